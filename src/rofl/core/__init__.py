@@ -1,0 +1,1 @@
+"""Pure maths on tensors: no I/O, no config, no randomness of its own."""

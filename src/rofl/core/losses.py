@@ -1,0 +1,76 @@
+"""The three terms of the total loss (Eq. 9), one function each, per sample where the paper's sum allows it."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CentroidForm = Literal["dimension", "sample", "sum"]
+
+
+def cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
+    """l_ce per sample, (n,); the targets are classes (n,) or distributions (n, K).
+
+    >>> cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]))
+    tensor([0.6931])
+    >>> cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.0, 1.0]]))
+    tensor([0.6931])
+    """
+    if targets.is_floating_point():
+        return -(targets * log_probs).sum(dim=1)
+    return F.nll_loss(log_probs, targets, reduction="none")
+
+
+def classification(given: Tensor, pseudo: Tensor, mask: Tensor) -> Tensor:
+    """Eq. 1, L_c per sample: the given label's loss for confident samples, the pseudo-label's for the others.
+
+    Args:
+        given: (n,) l_ce to the given labels.
+        pseudo: (n,) l_ce to the pseudo-labels.
+        mask: (n,) confident samples (Eq. 7).
+
+    >>> classification(torch.tensor([1.0, 1.0]), torch.tensor([5.0, 5.0]), torch.tensor([True, False]))
+    tensor([1., 5.])
+    """
+    return torch.where(mask, given, pseudo)
+
+
+def centroid(features: Tensor, centroids: Tensor, labels: Tensor, mask: Tensor, form: CentroidForm) -> Tensor:
+    """Eq. 5, L_cen: squared distance of confident samples to their class centroid.
+
+    The gradient flows into the features, never into the centroids. Forms: "sum" is the letter of Eq. 5, "sample" its
+    mean over the batch, "dimension" the mean over the batch and the feature dimension.
+
+    >>> features, centroids = torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])
+    >>> centroid(features, centroids, torch.tensor([0]), torch.tensor([True]), "sum")
+    tensor(4.)
+    >>> centroid(features, centroids, torch.tensor([0]), torch.tensor([True]), "dimension")
+    tensor(2.)
+    """
+    apart = (features - centroids.detach()[labels]).square().sum(dim=1)  # (n,)
+    total = (apart * mask).sum()
+    if form == "sum":
+        return total
+    samples = max(len(features), 1)
+    return total / samples if form == "sample" else total / (samples * features.shape[1])
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """L_e per sample, (n,): -sum p log p of the prediction; low when the network has made up its mind.
+
+    >>> entropy(torch.tensor([[0.5, 0.5]]).log())
+    tensor([0.6931])
+    """
+    return -(log_probs.exp() * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(dim=1)
+
+
+def ramp(index: int, start: float, length: float) -> float:
+    """How much of lambda_cen acts in round t (supplement, "Scheduling"): 0 up to `start`, then linear to 1.
+
+    >>> [ramp(t, start=10, length=5) for t in (1, 10, 11, 15, 40)]
+    [0.0, 0.0, 0.2, 1.0, 1.0]
+    """
+    if length <= 0:
+        return float(index > start)
+    return min(max((index - start) / length, 0.0), 1.0)

@@ -1,0 +1,84 @@
+"""One client's view of the shared pixels, and batches as whole-tensor operations: no DataLoader, no copy per client."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Transform:
+    """From uint8 pixels to what a network sees; random crop and flip only where a generator is given."""
+
+    mean: tuple[float, ...]  # per channel, of pixels scaled to 0..1
+    std: tuple[float, ...]
+    crop: int = 0  # pixels of zero padding a random crop may use
+    flip: bool = False  # left-right, where a mirrored image is still the same thing
+
+    def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """(B, C, H, W) uint8 -> float32 in channels-last layout."""
+        if generator is not None:
+            if self.crop:
+                pixels = random_crop(pixels, self.crop, generator)
+            if self.flip:
+                pixels = random_flip(pixels, generator)
+        std = torch.tensor(self.std).view(1, -1, 1, 1)
+        mean = torch.tensor(self.mean).view(1, -1, 1, 1)
+        scaled = pixels.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)
+        return scaled.contiguous(memory_format=torch.channels_last)
+
+
+def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
+    count, _, height, width = pixels.shape
+    padded = F.pad(pixels, (padding,) * 4)  # (B, C, H + 2p, W + 2p)
+    shift = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator)
+    rows = shift[0] + torch.arange(height)  # (B, H)
+    columns = shift[1] + torch.arange(width)  # (B, W)
+    image = torch.arange(count).view(-1, 1, 1)
+    return padded[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror each image of the batch with probability one half."""
+    mirror = torch.rand(len(pixels), 1, 1, 1, generator=generator) < 0.5
+    return torch.where(mirror, pixels.flip(3), pixels)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The samples of one client: rows of the pixels that all clients share, with the labels it was given."""
+
+    pixels: Tensor  # (N, C, H, W) uint8, of the whole set
+    rows: Tensor  # (n,) which of them are this client's
+    labels: Tensor  # (n,) as given, right or wrong
+    classes: int
+    transform: Transform
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def inputs(self, index: Tensor | slice, generator: torch.Generator | None = None) -> Tensor:
+        """Network inputs for some of the samples, augmented where a generator is given."""
+        return self.transform(self.pixels[self.rows[index]], generator)
+
+    def class_counts(self) -> Tensor:
+        """How many samples of each class, (K,)."""
+        return torch.bincount(self.labels, minlength=self.classes)
+
+
+def batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Shuffled indices of one epoch. Never a batch of one, which batch norm cannot train on.
+
+    A single left-over joins the batch before it; a shard of one sample is shown twice in its batch.
+    """
+    order = torch.randperm(count, generator=generator)
+    if count == 1:
+        order = order.repeat(2)
+    starts = list(range(0, len(order), max(size, 2)))
+    if len(starts) > 1 and len(order) - starts[-1] == 1:
+        starts.pop()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield order[start:end]

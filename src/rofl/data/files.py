@@ -1,0 +1,40 @@
+"""Where a data set's files lie, and how they get there."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pooch
+
+from rofl.errors import UserError
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file of a public data set."""
+
+    name: str
+    url: str
+    md5: str
+
+
+def data_dir(chosen: Path | None) -> Path:
+    """The folder of all data sets: the chosen one, else $ROFL_DATA, else a cache folder of the user's."""
+    if chosen is not None:
+        return chosen
+    return Path(os.environ.get("ROFL_DATA") or pooch.os_cache("rofl"))
+
+
+def fetch(folder: Path, remote: Remote) -> Path:
+    """The file in the folder, downloaded and checked where it is absent."""
+    path = folder / remote.name
+    if path.is_file():
+        return path
+    try:
+        pooch.retrieve(remote.url, known_hash=f"md5:{remote.md5}", path=folder, fname=remote.name, progressbar=False)
+    except Exception as error:  # pooch passes on whatever its transport raises: no network, 404, wrong hash
+        raise UserError(
+            f"{remote.name} is not in {folder} and could not be downloaded ({type(error).__name__}).",
+            f"put {remote.name} from {remote.url} there, or point --data-dir or ROFL_DATA at a folder that has it",
+        ) from error
+    return path

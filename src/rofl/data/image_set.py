@@ -1,0 +1,36 @@
+"""A data set in memory."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from rofl.data.batches import Transform
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images as one uint8 tensor per part, with true labels."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Tensor  # (N, C, H, W) uint8
+    train_labels: Tensor  # (N,)
+    test: Tensor  # (M, C, H, W) uint8
+    test_labels: Tensor  # (M,)
+    transform: Transform
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.train.shape[1:]
+        return channels, height, width
+
+    def first(self, train: int | None, test: int | None) -> "ImageSet":
+        """The first so many images of each part; all where None."""
+        return replace(
+            self,
+            train=self.train[:train],
+            train_labels=self.train_labels[:train],
+            test=self.test[:test],
+            test_labels=self.test_labels[:test],
+        )

@@ -1,0 +1,133 @@
+"""Yang et al. 2020, "Robust Federated Learning with Noisy Labels", arXiv 2012.01700: Algorithm 1 of the supplement."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rofl.core import centroids as c
+from rofl.core import losses
+from rofl.core.selection import keep_rate, small_loss
+from rofl.core.tensors import Tensors, zeros_like
+from rofl.data import Shard, batches
+from rofl.methods.base import Global, Round, Update
+from rofl.methods.training import LocalSgd, fedavg, predict_shard, weight_update, weights
+from rofl.models import Network
+
+
+@dataclass(frozen=True)
+class Rofl(LocalSgd):
+    """Class-wise centroids travel with the weights; they decide which given labels a client believes.
+
+    docs/method.md sets each line of the paper beside the function that does it.
+    """
+
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # share left out by Eq. 2; "known": the ratio
+    warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau
+    t_pl: Annotated[int, Field(ge=1)] = 100  # first round that uses pseudo-labels; 30 for MNIST, 100 for CIFAR-10
+    lambda_cen: Annotated[float, Field(ge=0)] = 1.0  # weight of L_cen once it has risen
+    cen_start: Annotated[float, Field(ge=0)] = 0.0  # lambda_cen is 0 until this many times T_pl ...
+    cen_rise: Annotated[float, Field(ge=0)] = 1.0  # ... and rises over this many times T_pl
+    cen_form: losses.CentroidForm = "dimension"  # how Eq. 5 is summed
+    lambda_e: Annotated[float, Field(ge=0)] = 0.8  # weight of the entropy term L_e
+    pseudo: Literal["global", "naive", "none"] = "global"  # who labels the unconfident samples (Eq. 8)
+    soft: bool = False  # pseudo-labels as probabilities instead of classes
+    mask: bool = True  # confident samples (Eq. 7); off: believe all labels or replace them all
+    global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
+
+    def begin(self, net: Network) -> Global:
+        """Initial weights, and no centroid for any class yet."""
+        return Global(weights(net), {"centroids": torch.zeros(net.classes, net.feature_size)})
+
+    def blank(self, glob: Global) -> Update:
+        """No change: zero sums for Eq. 10 and Eq. 11."""
+        stored = glob.extra["centroids"]
+        sums = {"centroids": torch.zeros_like(stored), "similarity": torch.zeros(len(stored), 1)}
+        return Update(zeros_like(glob.model), 0.0, sums)
+
+    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+        """LocalUpdate of Algorithm 1."""
+        if self.tau == "known":
+            raise ValueError("tau = 'known' must be replaced by the noise ratio before training")
+        stored = glob.extra["centroids"]  # (K, d) f_G
+        relabel = rnd.index >= self.t_pl
+        rate = keep_rate(rnd.index, self.tau, self.warmup)  # R(t)
+        lambda_cen = self.lambda_cen * losses.ramp(rnd.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl)
+
+        local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
+        optimizer = self.optimizer(net)
+        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        confident, terms = 0, torch.zeros(4)
+        for epoch in range(self.epochs):
+            if relabel and self.pseudo == "naive" and epoch > 0:
+                pseudo = self._labels(predict_shard(net, data)[0])  # the local model's own opinion
+            net.train()
+            for index in batches(len(data), self.batch, order):
+                labels = data.labels[index]  # (B,)
+                logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
+                fixed = features.detach()  # for all that judges; only L_cen has the gradient
+                log_probs = logits.log_softmax(dim=1)
+                given = losses.cross_entropy(log_probs, labels)  # (B,)
+                chosen = small_loss(given.detach(), rate)  # Eq. 2
+                mask = self._confident(fixed, labels, local)  # Eq. 6, 7
+
+                guess = pseudo[index] if relabel else None
+                l_c = self._classification(given, log_probs, mask, guess).mean()  # Eq. 1
+                l_cen = losses.centroid(features, local, labels, mask, self.cen_form)  # Eq. 5
+                l_e = losses.entropy(log_probs).mean()
+                loss = l_c + lambda_cen * l_cen + self.lambda_e * l_e  # Eq. 9
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+                local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
+                confident += int(mask.sum())
+                terms += torch.stack([l_c, l_cen, l_e, loss]).detach() * len(index)
+        metrics = {"samples": float(len(data) * self.epochs), "confident": float(confident)}
+        metrics |= dict(zip(("loss_c", "loss_cen", "loss_e", "loss"), terms.tolist(), strict=True))
+        weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
+        sums = {"centroids": weighted, "similarity": similarity}
+        return Update(weight_update(net, glob, len(data)), float(len(data)), sums, metrics), {}
+
+    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+        """Eq. 10 for the weights, Eq. 11 for the centroids."""
+        sums = total.extra
+        merged = c.global_centroids(sums["centroids"], sums["similarity"], glob.extra["centroids"])
+        return Global(fedavg(glob, total), {"centroids": merged})
+
+    def _start(self, net: Network, stored: Tensor, data: Shard, relabel: bool) -> tuple[Tensor, Tensor]:
+        """f_k,0 and the pseudo-labels of Eq. 8: one pass over the client's data, where either needs it.
+
+        A class without a global centroid (all of them in round 1) starts from the client's naive average (Eq. 3).
+        """
+        own = (data.class_counts() > 0) & ~(c.known(stored) & self.global_centroids)  # (K,)
+        if not (relabel and self.pseudo != "none") and not bool(own.any()):
+            return stored, data.labels
+        logits, features = predict_shard(net, data)  # the received model: C_G(F_G(x))
+        naive, _ = c.class_means(features, data.labels, data.classes)
+        return torch.where(own.unsqueeze(1), naive, stored), self._labels(logits)
+
+    def _labels(self, logits: Tensor) -> Tensor:
+        """Pseudo-labels from predictions: probabilities (n, K) or classes (n,)."""
+        return logits.softmax(dim=1) if self.soft else logits.argmax(dim=1)
+
+    def _confident(self, features: Tensor, labels: Tensor, local: Tensor) -> Tensor:
+        """Eq. 7, or everybody where the mask is off."""
+        return c.confident(features, labels, local) if self.mask else torch.ones_like(labels, dtype=torch.bool)
+
+    def _classification(self, given: Tensor, log_probs: Tensor, mask: Tensor, pseudo: Tensor | None) -> Tensor:
+        """Eq. 1 per sample, with the rows of the paper's ablation (Table 4): mask x pseudo-label."""
+        if pseudo is None:
+            return given  # t < T_pl: y-hat is y
+        if self.pseudo == "none":
+            return given * mask  # unconfident samples are removed
+        other = losses.cross_entropy(log_probs, pseudo)
+        return losses.classification(given, other, mask) if self.mask else other
+
+    def _blend(self, local: Tensor, means: Tensor, counts: Tensor) -> Tensor:
+        """Eq. 13, or the batch's own means where global centroids are off."""
+        if self.global_centroids:
+            return c.blend(local, means, counts)
+        return torch.where((counts > 0).unsqueeze(1), means, local)

@@ -1,0 +1,35 @@
+"""What every network has in common."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Network(nn.Module):
+    """A feature extractor F and a linear classifier C; the paper's C(F(x)), with the features handed out."""
+
+    def __init__(self, extractor: nn.Module, feature_size: int, classes: int) -> None:
+        super().__init__()
+        self.extractor = extractor
+        self.classifier = nn.Linear(feature_size, classes)
+        self.feature_size = feature_size
+        self.classes = classes
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions on a CPU run faster this way
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C, H, W) -> logits (B, K), features (B, d)."""
+        features = self.extractor(x)
+        return self.classifier(features), features
+
+
+def conv_block(inputs: int, outputs: int, padding: int = 1) -> list[nn.Module]:
+    """3 x 3 convolution, batch norm, LeakyReLU 0.01."""
+    return [
+        nn.Conv2d(inputs, outputs, kernel_size=3, padding=padding, bias=False),  # batch norm has its own shift
+        nn.BatchNorm2d(outputs),
+        nn.LeakyReLU(0.01, inplace=True),
+    ]
+
+
+def pooled() -> list[nn.Module]:
+    """Global average pooling to one vector."""
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
