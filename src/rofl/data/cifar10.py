@@ -5,7 +5,6 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as parquet
 import torch
 from PIL import Image
 from torch import Tensor
@@ -44,6 +43,8 @@ def load(folder: Path) -> ImageSet:
 
 def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
     """Columns `img` (a struct with encoded `bytes`, or the bytes alone) and `label`."""
+    import pyarrow.parquet as parquet  # slow to import, and only this needs it
+
     try:
         table = parquet.read_table(path, columns=["img", "label"]).to_pydict()
     except (OSError, KeyError, ValueError) as error:

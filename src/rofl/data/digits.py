@@ -1,7 +1,6 @@
 """Scikit-learn's embedded digits: 1797 images of 8 x 8, no download."""
 
 import torch
-from sklearn.datasets import load_digits
 
 from rofl.core.seeds import generator
 from rofl.data.batches import Transform
@@ -12,6 +11,8 @@ _TEST = 360  # the other 1437 train
 
 def load() -> ImageSet:
     """The digits, split once and for all."""
+    from sklearn.datasets import load_digits  # a second of import time that workers can do without
+
     bunch = load_digits()
     pixels = torch.from_numpy(bunch.images * (255 / 16)).round().to(torch.uint8).unsqueeze(1)  # (N, 1, 8, 8)
     labels = torch.from_numpy(bunch.target).long()

@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
 from rofl.errors import UserError
 
 
@@ -22,7 +20,10 @@ def data_dir(chosen: Path | None) -> Path:
     """The folder of all data sets: the chosen one, else $ROFL_DATA, else a cache folder of the user's."""
     if chosen is not None:
         return chosen
-    return Path(os.environ.get("ROFL_DATA") or pooch.os_cache("rofl"))
+    import pooch
+
+    from_environment = os.environ.get("ROFL_DATA")
+    return Path(from_environment) if from_environment else Path(pooch.os_cache("rofl"))
 
 
 def fetch(folder: Path, remote: Remote) -> Path:
@@ -30,6 +31,8 @@ def fetch(folder: Path, remote: Remote) -> Path:
     path = folder / remote.name
     if path.is_file():
         return path
+    import pooch
+
     try:
         pooch.retrieve(remote.url, known_hash=f"md5:{remote.md5}", path=folder, fname=remote.name, progressbar=False)
     except Exception as error:  # pooch passes on whatever its transport raises: no network, 404, wrong hash

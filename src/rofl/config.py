@@ -1,0 +1,187 @@
+"""What a run is: every setting with its default, checked, from a preset, a TOML file and `--set`."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+
+from rofl.data import DATASETS
+from rofl.errors import UserError, unknown
+from rofl.methods import METHODS, Method
+from rofl.models import MODELS
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSpec(_Spec):
+    """Which samples, and who holds them."""
+
+    name: str = "digits"
+    train: Annotated[int, Field(ge=1)] | None = None  # only the first so many
+    test: Annotated[int, Field(ge=1)] | None = None
+    partition: Literal["iid", "shards", "dirichlet"] = "iid"
+    alpha: Annotated[float, Field(gt=0)] = 0.5  # of the Dirichlet draw
+    shards: Annotated[int, Field(ge=1)] = 2  # pieces per client
+    minimum: Annotated[int, Field(ge=1)] = 2  # samples every client has at least
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return _choose("data set", name, DATASETS)
+
+
+class NoiseSpec(_Spec):
+    """Which labels are made wrong; it goes on the whole set, which is then distributed."""
+
+    kind: Literal["symmetric", "pair"] = "symmetric"
+    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4
+
+
+class ModelSpec(_Spec):
+    """Which network."""
+
+    name: str = "small"
+    width: Annotated[float, Field(gt=0, le=8)] = 1.0  # multiplies all channels
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return _choose("model", name, MODELS)
+
+
+class Experiment(_Spec):
+    """One run, completely: the same experiment gives the same digest."""
+
+    name: str = "custom"
+    data: DataSpec = DataSpec()
+    noise: NoiseSpec = NoiseSpec()
+    model: ModelSpec = ModelSpec()
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "rofl"})  # completed with the method's defaults
+    rounds: Annotated[int, Field(ge=1)] = 30
+    clients: Annotated[int, Field(ge=1)] = 20
+    cohort: Annotated[int, Field(ge=1)] = 5  # clients a round
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    evaluate_every: Annotated[int, Field(ge=1)] = 1  # rounds; the last ten are always evaluated
+    checkpoint_every: Annotated[int, Field(ge=1)] = 1  # rounds
+
+    @field_validator("method")
+    @classmethod
+    def _complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        name = settings.get("name", "rofl")
+        return {"name": name, **asdict(_build(name, settings))}  # type: ignore[call-overload]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Experiment":
+        if self.cohort > self.clients:
+            raise ValueError(f"cohort = {self.cohort} is more than clients = {self.clients}")
+        return self
+
+    def build_method(self) -> Method:
+        """The method, with tau = "known" replaced by the noise ratio."""
+        method = _build(self.method["name"], self.method)
+        if getattr(method, "tau", None) == "known":
+            return replace(method, tau=self.noise.ratio)  # type: ignore[type-var]
+        return method
+
+    def toml(self) -> str:
+        """All settings, re-runnable."""
+        return tomli_w.dumps(_without_none(self.model_dump()))
+
+
+def experiment(settings: Mapping[str, Any]) -> Experiment:
+    """Check settings; a mistake becomes one sentence with the nearest right name."""
+    try:
+        return Experiment.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"]]
+        if first["type"] == "extra_forbidden":
+            raise unknown("setting", ".".join(place), all_keys(settings)) from None
+        cause = first.get("ctx", {}).get("error", first["msg"])
+        key = ".".join(part for part in place if "[" not in part and part not in ("int", "float"))
+        raise UserError(f"{key}: {cause}." if key else f"{cause}.", "rofl run --help lists the settings") from None
+
+
+def all_keys(settings: Mapping[str, Any]) -> list[str]:
+    """Every key that may be set for the method these settings name."""
+    keys = [name for name in Experiment.model_fields if name not in ("data", "noise", "model", "method")]
+    for part, spec in (("data", DataSpec), ("noise", NoiseSpec), ("model", ModelSpec)):
+        keys += [f"{part}.{name}" for name in spec.model_fields]
+    method = METHODS.get(dict(settings.get("method", {})).get("name", "rofl"))
+    keys += ["method.name", *(f"method.{name}" for name in (_field_names(method) if method else []))]
+    return keys
+
+
+def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with dotted keys changed. A change of method keeps the fields that the new one has too."""
+    changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
+    name = changes.get("method.name")
+    if name is not None and name in METHODS:
+        kept = {"name", *_field_names(METHODS[name])}
+        changed["method"] = {key: value for key, value in changed.get("method", {}).items() if key in kept}
+    for key, value in changes.items():
+        table = changed
+        *path, last = key.split(".")
+        for part in path:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise unknown("setting", key, all_keys(settings))
+        table[last] = value
+    return changed
+
+
+def parse_change(text: str) -> tuple[str, Any]:
+    """`key=value` of the command line; the value is read as TOML, or else as plain text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"--set takes key=value, not {text!r}.", "--set noise.ratio=0.4")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Settings from a file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path} cannot be read as TOML ({error}).") from error
+
+
+def _build(name: str, settings: Mapping[str, Any]) -> Method:
+    if name not in METHODS:
+        raise ValueError(unknown("method", name, METHODS).args[0])
+    kind = METHODS[name]
+    given = {key: value for key, value in settings.items() if key != "name"}
+    for key in given:
+        if key not in _field_names(kind):
+            raise ValueError(unknown(f"setting of {name}", key, _field_names(kind)).args[0])
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _field_names(kind: type) -> list[str]:
+    assert is_dataclass(kind)
+    return [field.name for field in fields(kind)]
+
+
+def _choose(what: str, name: str, names: Mapping[str, Any]) -> str:
+    if name not in names:
+        raise ValueError(unknown(what, name, names).args[0])
+    return name
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return value

@@ -1,0 +1,89 @@
+"""A seat at which clients run one after the other: in a worker process, or in the calling one."""
+
+import traceback
+
+import torch
+
+from rofl.core.tensors import Tensors
+from rofl.data import Shard
+from rofl.engines.client import Task, one_thread, run_client
+from rofl.engines.records import pack, unpack
+from rofl.methods.base import Global, Round
+from rofl.methods.training import load_weights, predict
+
+
+def train_job(index: int, client: int, state: Tensors) -> bytes:
+    """Ask a seat to train a client in round `index`."""
+    return pack({"state": state}, {"kind": "train", "round": index, "client": client})
+
+
+def predict_job(part: str, start: int, stop: int) -> bytes:
+    """Ask a seat for the global model's logits and features of some images of `train` or `test`."""
+    return pack({}, {"kind": "predict", "part": part, "start": start, "stop": stop})
+
+
+class Bench:
+    """Does jobs on shared data and shared global weights; bytes in, bytes out."""
+
+    def __init__(self, task: Task, data: Tensors, broadcast: Tensors) -> None:
+        self.task = task
+        self.data = data  # train, test, labels, rows, ends: see `local.lay_out`
+        self.broadcast = broadcast  # model/..., extra/...: changed in place between rounds
+        self.net = task.network.build()
+
+    def do(self, job: bytes) -> bytes:
+        """The answer to a job; an exception becomes an answer too."""
+        groups, facts = unpack(job)
+        try:
+            if facts["kind"] == "train":
+                return self._train(facts["round"], facts["client"], groups["state"])
+            return self._predict(facts["part"], facts["start"], facts["stop"])
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+            return pack({}, {"error": f"{type(error).__name__}: {error} ({where})"})
+
+    def _train(self, index: int, client: int, state: Tensors) -> bytes:
+        rnd = Round(index, self.task.seed, client)
+        update, state = run_client(self.task.method, self.net, self._global(), state, self._shard(client), rnd)
+        return pack(
+            {"model": update.model, "extra": update.extra, "state": state},
+            {"weight": update.weight, "metrics": dict(update.metrics)},
+        )
+
+    def _predict(self, part: str, start: int, stop: int) -> bytes:
+        with one_thread():
+            load_weights(self.net, self._global().model)
+            logits, features = predict(self.net, self.data[part][start:stop], self.task.transform)
+        return pack({"prediction": {"logits": logits, "features": features}}, {})
+
+    def _global(self) -> Global:
+        return split_global(self.broadcast)
+
+    def _shard(self, client: int) -> Shard:
+        start, stop = (int(end) for end in self.data["ends"][client : client + 2])
+        rows = self.data["rows"][start:stop]
+        return Shard(
+            self.data["train"], rows, self.data["labels"][rows], self.task.network.classes, self.task.transform
+        )
+
+
+def join_global(glob: Global) -> Tensors:
+    """Both groups of a global state under one roof, for the shared memory."""
+    groups = {"model": glob.model, "extra": glob.extra}
+    return {f"{group}/{name}": value for group, named in groups.items() for name, value in named.items()}
+
+
+def split_global(joined: Tensors) -> Global:
+    """The inverse of `join_global`, on the same memory."""
+    groups: dict[str, Tensors] = {"model": {}, "extra": {}}
+    for name, value in joined.items():
+        group, _, rest = name.partition("/")
+        groups[group][rest] = value
+    return Global(**groups)
+
+
+def lay_out(train: torch.Tensor, test: torch.Tensor, labels: torch.Tensor, parts: list[torch.Tensor]) -> Tensors:
+    """The tensors every seat needs: all pixels, the given labels, and whose rows are whose."""
+    ends = torch.tensor([0, *torch.tensor([len(part) for part in parts]).cumsum(0).tolist()])
+    return {"train": train, "test": test, "labels": labels, "rows": torch.cat(parts), "ends": ends}

@@ -1,0 +1,59 @@
+"""The one place where a client runs, whatever the engine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from rofl.core.seeds import derive, seeded
+from rofl.core.tensors import Tensors
+from rofl.data import Shard, Transform
+from rofl.methods.base import Global, Method, Round, Update
+from rofl.methods.training import load_weights
+from rofl.models import Network, build
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """How to build the network."""
+
+    name: str
+    shape: tuple[int, int, int]  # channels, height, width
+    classes: int
+    width: float
+    seed: int
+
+    def build(self) -> Network:
+        """The network with its initial weights."""
+        return build(self.name, self.shape, self.classes, self.width, self.seed)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is the same for all clients and rounds of a run."""
+
+    method: Method
+    network: NetworkSpec
+    transform: Transform
+    seed: int
+
+
+def run_client(
+    method: Method, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round
+) -> tuple[Update, Tensors]:
+    """Load the global weights, seed the layers, train; one thread, since bits depend on the number of threads."""
+    with one_thread(), seeded(derive(rnd.seed, rnd.index, rnd.client, "layers")):
+        load_weights(net, glob.model)
+        return method.client(net, glob, state, data, rnd)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

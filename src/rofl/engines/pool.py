@@ -1,0 +1,130 @@
+"""Worker processes that do jobs; answers come back in the order of the jobs."""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rofl.core.tensors import Tensors
+from rofl.engines.bench import Bench
+from rofl.engines.client import Task
+from rofl.engines.records import pack
+from rofl.engines.shared import SharedTensors
+
+_TRIES = 2  # a job whose worker died is given to another once
+
+Pipe = multiprocessing.connection.Connection
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    pipe: "Pipe[Any, Any]"
+    place: int = -1  # the job in hand
+
+
+class Pool:
+    """`workers` processes, or none: then jobs are done here. At most a window of answers is ever held."""
+
+    def __init__(self, workers: int, task: Task, data: Tensors, broadcast: Tensors) -> None:
+        self.task = task
+        self.window = max(2 * workers, 1)
+        self._data, self._broadcast = SharedTensors(data), SharedTensors(broadcast)
+        self._bench = Bench(task, self._data.tensors, self._broadcast.tensors) if workers == 0 else None
+        self._workers = [self._start() for _ in range(workers)]
+
+    def broadcast(self, tensors: Tensors) -> None:
+        """Show new global tensors to all workers; only between runs of jobs."""
+        self._broadcast.write(tensors)
+
+    def run(self, jobs: Iterable[bytes]) -> Iterator[bytes]:
+        """Do the jobs. The answers come in the jobs' order, however many workers there are."""
+        if self._bench is not None:
+            yield from map(self._bench.do, jobs)
+            return
+        source, todo = iter(enumerate(jobs)), deque[int]()  # todo: jobs to be given out again
+        held: dict[int, bytes] = {}  # jobs that were given out and not answered yet
+        tries: dict[int, int] = {}
+        done: dict[int, bytes] = {}
+        expected = 0
+        while True:
+            for worker in self._workers:
+                if worker.place < 0:
+                    if not todo and len(held) + len(done) < self.window:
+                        for place, job in source:
+                            held[place] = job
+                            todo.append(place)
+                            break
+                    if todo:
+                        self._give(worker, todo.popleft(), held)
+            while expected in done:
+                yield done.pop(expected)
+                expected += 1
+            busy = {worker.pipe: worker for worker in self._workers if worker.place >= 0}
+            if not busy and not todo and not held:
+                return
+            for pipe in multiprocessing.connection.wait(list(busy)):
+                worker = busy[pipe]  # type: ignore[index]
+                place, answer = worker.place, self._answer(worker)
+                if answer is None:
+                    self._replace(worker)
+                    tries[place] = tries.get(place, 0) + 1
+                    if tries[place] < _TRIES:
+                        todo.append(place)
+                        continue
+                    answer = pack({}, {"error": f"its worker process died {_TRIES} times"})
+                done[place] = answer
+                del held[place]
+
+    def close(self) -> None:
+        """End the workers at once; what they had in hand is lost."""
+        for worker in self._workers:
+            self._stop(worker)
+        self._workers = []
+        self._data.close()
+        self._broadcast.close()
+
+    def _start(self) -> _Worker:
+        here, there = multiprocessing.Pipe()
+        handles = (there.fileno(), self._data.descriptor, self._broadcast.descriptor)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rofl.engines.worker", *map(str, handles)],
+            pass_fds=handles,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for the parent alone
+        )
+        there.close()
+        worker = _Worker(process, here)
+        here.send((self.task, self._data.layout, self._broadcast.layout))
+        return worker
+
+    def _give(self, worker: _Worker, place: int, held: dict[int, bytes]) -> None:
+        worker.place = place
+        try:
+            worker.pipe.send_bytes(held[place])
+        except OSError:
+            return  # it died while idle; its pipe reads as closed, which `run` takes as an answer
+
+    def _answer(self, worker: _Worker) -> bytes | None:
+        """What the worker says; None where it is dead."""
+        worker.place = -1
+        try:
+            return worker.pipe.recv_bytes()
+        except (EOFError, OSError):
+            return None
+
+    def _replace(self, worker: _Worker) -> None:
+        self._stop(worker)
+        fresh = self._start()
+        worker.process, worker.pipe = fresh.process, fresh.pipe
+
+    @staticmethod
+    def _stop(worker: _Worker) -> None:
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.wait()

@@ -1,0 +1,238 @@
+"""One run: settings in, run folder out."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rofl.audit import Suspects, detection, find_suspects
+from rofl.config import Experiment
+from rofl.core.seeds import derive
+from rofl.core.tensors import digest
+from rofl.engines.bench import join_global, lay_out
+from rofl.engines.client import NetworkSpec, Task
+from rofl.engines.local import RoundReport, Simulation
+from rofl.engines.pool import Pool
+from rofl.engines.states import StateStore
+from rofl.errors import UserError
+from rofl.methods import Global
+from rofl.run_folder import Checkpoint, RunFolder
+from rofl.scene import Scene, prepare
+
+_LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
+
+
+class Interrupted(Exception):
+    """The run was stopped by the user; its checkpoint is written."""
+
+    def __init__(self, index: int, folder: Path) -> None:
+        self.index, self.folder = index, folder
+        super().__init__(f"stopped after round {index}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    experiment: Experiment
+    summary: dict[str, Any]
+    history: list[dict[str, Any]]
+
+
+Listener = Callable[[Experiment, Mapping[str, Any]], None]  # called with each line of metrics.jsonl
+
+
+def run(
+    experiment: Experiment,
+    out: Path | str | None = None,
+    *,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> Run:
+    """Run an experiment into a new folder.
+
+    Args:
+        experiment: what to run; `rofl.preset("digits")` gives a first one.
+        out: the folder; `runs/<name>-<method>-<number>` where absent.
+        workers: client processes; one per core where absent, 0 for none.
+        data_dir: where the data sets lie; $ROFL_DATA where absent.
+        overwrite: replace a run that is in the folder.
+        listener: is told of every round.
+    """
+    folder = RunFolder(Path(out) if out is not None else _fresh_folder(experiment))
+    if folder.exists():
+        if not overwrite:
+            raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
+        shutil.rmtree(folder.path)
+    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
+    scene = prepare(experiment, data_dir)
+    folder.write_experiment(experiment)
+    return _go_on(folder, experiment, scene, workers, listener)
+
+
+def resume(
+    out: Path | str,
+    *,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    listener: Listener | None = None,
+) -> Run:
+    """Go on with a run that was interrupted; a finished one is returned as it is."""
+    folder = RunFolder(Path(out))
+    experiment = folder.read_experiment()
+    if (folder.path / "summary.json").is_file():
+        return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
+    return _go_on(folder, experiment, prepare(experiment, data_dir), workers, listener)
+
+
+def _go_on(
+    folder: RunFolder, experiment: Experiment, scene: Scene, workers: int | None, listener: Listener | None
+) -> Run:
+    spec, images = experiment.model, scene.images
+    network = NetworkSpec(spec.name, images.shape, len(images.classes), spec.width, derive(experiment.seed, "network"))
+    method = experiment.build_method()
+    start = folder.read_checkpoint() or Checkpoint(0, method.begin(network.build()), {})
+    history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
+    folder.keep_history(history)
+    states = StateStore(folder.states, start.states)
+    pool = Pool(
+        _cores() if workers is None else workers,
+        Task(method, network, images.transform, experiment.seed),
+        lay_out(images.train, images.test, scene.labels, scene.parts),
+        join_global(start.glob),
+    )
+    sizes = [len(part) for part in scene.parts]
+    simulation = Simulation(pool, method, sizes, experiment.cohort, experiment.seed, states)
+    index, glob, saved = start.index, start.glob, start.index
+    try:
+        for report in simulation.rounds(start.glob, start.index + 1, experiment.rounds):
+            entry = _entry(report, _accuracy(simulation, report, experiment, scene))
+            index, glob = report.index, report.glob
+            folder.append_history(entry)
+            history.append(entry)
+            if index % experiment.checkpoint_every == 0 or index == experiment.rounds:
+                folder.write_checkpoint(Checkpoint(index, glob, states.rounds))
+                states.prune()
+                saved = index
+            if listener is not None:
+                listener(experiment, entry)
+        suspects = _audit(simulation, glob, scene)
+        _write_suspects(folder, scene, suspects)
+        summary = summarise(experiment, scene, history, glob, suspects)
+        folder.write_summary(summary)
+        return Run(folder.path, experiment, summary, history)
+    except KeyboardInterrupt:
+        if index > saved:
+            folder.write_checkpoint(Checkpoint(index, glob, states.rounds))
+        raise Interrupted(index, folder.path) from None
+    finally:
+        pool.close()
+
+
+def _accuracy(simulation: Simulation, report: RoundReport, experiment: Experiment, scene: Scene) -> float | None:
+    """Test accuracy in per cent, where this round is one that is evaluated."""
+    due = report.index % experiment.evaluate_every == 0 or report.index > experiment.rounds - _LAST
+    if not due:
+        return None
+    truth = scene.images.test_labels
+    logits, _ = simulation.predict(report.glob, "test", len(truth))
+    return float((logits.argmax(dim=1) == truth).double().mean() * 100)
+
+
+def _entry(report: RoundReport, accuracy: float | None) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
+    return {
+        "round": report.index,
+        "accuracy": accuracy,
+        "seconds": round(report.seconds, 4),
+        "cohort": report.cohort,
+        "dropped": {str(client): reason for client, reason in report.dropped.items()},
+        "metrics": report.metrics,
+        "traffic": asdict(report.traffic),
+    }
+
+
+def _audit(simulation: Simulation, glob: Global, scene: Scene) -> Suspects:
+    """Judge all given labels by the final model and centroids."""
+    logits, features = simulation.predict(glob, "train", len(scene.labels))
+    return find_suspects(scene.labels, logits.softmax(dim=1), features, glob.extra.get("centroids"))
+
+
+def _write_suspects(folder: RunFolder, scene: Scene, suspects: Suspects) -> None:
+    """Each client's own list; nothing of one client stands in another's file."""
+    names = scene.images.classes
+    for client, rows in enumerate(scene.parts):
+        order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
+        columns = zip(
+            order.tolist(),
+            scene.labels[order].tolist(),
+            suspects.suggested[order].tolist(),
+            suspects.score[order].tolist(),
+            suspects.flagged[order].tolist(),
+            strict=True,
+        )
+        folder.write_suspects(
+            client,
+            [
+                {
+                    "sample": row,
+                    "given": names[given],
+                    "suggested": names[better],
+                    "score": f"{score:.6f}",
+                    "flagged": "yes" if flagged else "no",
+                }
+                for row, given, better, score, flagged in columns
+            ],
+        )
+
+
+def summarise(
+    experiment: Experiment, scene: Scene, history: list[dict[str, Any]], glob: Global, suspects: Suspects
+) -> dict[str, Any]:
+    """The content of summary.json."""
+    accuracies = [entry["accuracy"] for entry in history if entry["accuracy"] is not None]
+    last = accuracies[-_LAST:]
+    seconds = sum(entry["seconds"] for entry in history)
+    total = {name: sum(entry["traffic"][name] for entry in history) for name in history[-1]["traffic"]}
+    down, up = total["down_model"] + total["down_extra"], total["up_model"] + total["up_extra"]
+    return {
+        "name": experiment.name,
+        "method": experiment.method["name"],
+        "dataset": experiment.data.name,
+        "noise": {**experiment.noise.model_dump(), "achieved": scene.noise_ratio},
+        "rounds": experiment.rounds,
+        "seed": experiment.seed,
+        "test_accuracy": sum(last) / len(last),
+        "best_accuracy": max(accuracies),
+        "final_accuracy": accuracies[-1],
+        "detection": asdict(detection(suspects.flagged, scene.wrong)),
+        "seconds": round(seconds, 3),
+        "seconds_per_round": round(seconds / len(history), 4),
+        "bytes_up": up,
+        "bytes_down": down,
+        "bytes_centroids": total["down_extra"] + total["up_extra"],
+        "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
+        "dropped": sum(len(entry["dropped"]) for entry in history),
+        "torch": torch.__version__,
+        "digest": digest(glob.model, glob.extra),
+    }
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _fresh_folder(experiment: Experiment) -> Path:
+    """The next free `runs/<name>-<method>-<number>`."""
+    number = 1
+    while (path := Path("runs") / f"{experiment.name}-{experiment.method['name']}-{number}").exists():
+        number += 1
+    return path

@@ -1,0 +1,44 @@
+"""Reduced settings that finish on a laptop."""
+
+from rofl.presets.single import Preset
+
+QUICK = {
+    "digits": Preset(
+        "scikit-learn's digits, 20 clients, 5 a round, 30 rounds: about half a minute on 2 cores",
+        {
+            "name": "digits",
+            "data": {"name": "digits"},
+            "model": {"name": "small"},
+            "method": {"name": "rofl", "lr": 0.1, "batch": 10, "t_pl": 10},
+            "rounds": 30,
+            "clients": 20,
+            "cohort": 5,
+        },
+    ),
+    "mnist-lite": Preset(
+        "10,000 MNIST images, 20 clients, 5 a round, the CNN at 1/8 width, 30 rounds: about 5 minutes on 2 cores",
+        {
+            "name": "mnist-lite",
+            "data": {"name": "mnist", "train": 10_000},
+            "model": {"name": "cnn9", "width": 0.125},
+            "method": {"name": "rofl", "t_pl": 10},
+            "rounds": 30,
+            "clients": 20,
+            "cohort": 5,
+            "evaluate_every": 5,
+        },
+    ),
+    "cifar10-lite": Preset(
+        "10,000 CIFAR-10 images, 20 clients, 5 a round, the CNN at 1/8 width, 30 rounds",
+        {
+            "name": "cifar10-lite",
+            "data": {"name": "cifar10", "train": 10_000},
+            "model": {"name": "cnn9", "width": 0.125},
+            "method": {"name": "rofl", "t_pl": 10},
+            "rounds": 30,
+            "clients": 20,
+            "cohort": 5,
+            "evaluate_every": 5,
+        },
+    ),
+}

@@ -1,0 +1,121 @@
+"""The files of a run: config.toml, metrics.jsonl, checkpoint.safetensors, states/, summary.json, suspects/."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rofl import atomic
+from rofl.config import Experiment, experiment, read_toml
+from rofl.core.tensors import Tensors
+from rofl.engines.records import pack, unpack
+from rofl.errors import UserError
+from rofl.methods.base import Global
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands: all that is needed to go on as if nothing had happened."""
+
+    index: int  # the last finished round
+    glob: Global
+    states: dict[int, int]  # client -> round of its state
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run on disk. Every file is written atomically; metrics.jsonl grows by whole lines."""
+
+    path: Path
+
+    @property
+    def states(self) -> Path:
+        """The folder of client states."""
+        return self.path / "states"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """The newest checkpoint."""
+        return self.path / "checkpoint.safetensors"
+
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return (self.path / "config.toml").is_file()
+
+    def read_experiment(self) -> Experiment:
+        """The settings the run was started with."""
+        if not self.exists():
+            raise UserError(f"{self.path} is not a run folder: it has no config.toml.", "rofl run digits --out DIR")
+        return experiment(read_toml(self.path / "config.toml"))
+
+    def write_experiment(self, chosen: Experiment) -> None:
+        """Keep the settings."""
+        atomic.write(self.path / "config.toml", chosen.toml())
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """One file, so that weights and round never disagree."""
+        groups: dict[str, Tensors] = {"model": checkpoint.glob.model, "extra": checkpoint.glob.extra}
+        states = {str(client): index for client, index in checkpoint.states.items()}
+        atomic.write(self.checkpoint_path, pack(groups, {"round": checkpoint.index, "states": states}))
+
+    def read_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint, or None where the run had not come to one."""
+        if not self.checkpoint_path.is_file():
+            return None
+        try:
+            groups, facts = unpack(self.checkpoint_path.read_bytes())
+            states = {int(client): index for client, index in facts["states"].items()}
+            return Checkpoint(facts["round"], Global(groups["model"], groups["extra"]), states)
+        except (ValueError, KeyError, OSError) as error:
+            raise UserError(f"{self.checkpoint_path} is damaged ({error}).", "start the run again") from error
+
+    def read_history(self) -> list[dict[str, Any]]:
+        """One entry per round; a last line that was cut short does not count."""
+        path = self.path / "metrics.jsonl"
+        entries = []
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            try:
+                entries.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return entries
+
+    def keep_history(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Replace all entries, when a run goes on from an earlier round than it had written."""
+        atomic.write(self.path / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
+
+    def append_history(self, entry: Mapping[str, Any]) -> None:
+        """Add a round."""
+        with open(self.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def read_summary(self) -> dict[str, Any]:
+        """The outcome of a finished run."""
+        path = self.path / "summary.json"
+        if not path.is_file():
+            raise UserError(f"{self.path} holds no finished run.", f"rofl resume {self.path}")
+        summary: dict[str, Any] = json.loads(path.read_text())
+        return summary
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Keep the outcome; a folder with this file is finished."""
+        atomic.write(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def write_suspects(self, client: int, rows: list[dict[str, Any]]) -> None:
+        """One client's list, most suspicious first."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ["sample", "given", "suggested", "score", "flagged"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        atomic.write(self.path / "suspects" / f"{client}.csv", text.getvalue())
+
+    def read_suspects(self) -> list[dict[str, Any]]:
+        """All clients' lists in one, most suspicious first."""
+        rows = []
+        for path in sorted((self.path / "suspects").glob("*.csv")):
+            with open(path, newline="") as file:
+                rows += [{**row, "client": int(path.stem)} for row in csv.DictReader(file)]
+        return sorted(rows, key=lambda row: (-float(row["score"]), int(row["sample"])))
