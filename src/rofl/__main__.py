@@ -1,0 +1,6 @@
+"""`python -m rofl`."""
+
+from rofl.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""The commands of `rofl`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+
+from rofl import presets
+from rofl.cli.progress import Watch
+from rofl.cli.tables import comparison, comparison_table, summary_table
+from rofl.config import Experiment, experiment, parse_change, read_toml, with_changes
+from rofl.data import DATASETS
+from rofl.errors import UserError, unknown
+from rofl.experiment import Interrupted, Run, resume, run
+from rofl.methods import METHODS
+from rofl.run_folder import RunFolder
+
+app = typer.Typer(
+    help="Federated learning when labels are wrong.",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+talk = Console(stderr=True)
+result = Console()
+
+What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting; may be given again")
+]
+MethodName = Annotated[str | None, typer.Option("--method", help="short for --set method.name=...")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set seed=...")]
+Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ where absent")]
+Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="where data sets lie; else $ROFL_DATA")]
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one sentence and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        talk.print(f"error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(2)
+    except Interrupted as stop:
+        talk.print(f"Stopped after round {stop.index}. Go on with: rofl resume {stop.folder}", markup=False)
+        sys.exit(130)
+    except KeyboardInterrupt:
+        talk.print("Stopped.")
+        sys.exit(130)
+
+
+@app.callback(invoke_without_command=True)
+def _first_words(context: typer.Context) -> None:
+    """Federated learning when labels are wrong."""
+    if context.invoked_subcommand is None:
+        result.print("rofl trains one model on data of many owners, whose labels may be wrong, and finds those labels.")
+        result.print("A first look, about a minute:  [bold]rofl demo[/]\nAll commands:  [bold]rofl --help[/]")
+
+
+@app.command("run", epilog="Example: rofl run digits --set noise.ratio=0.4 --method plain --seed 1")
+def run_command(
+    what: What = "digits",
+    sets: Sets = None,
+    method: MethodName = None,
+    seed: Seed = None,
+    out: Out = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Train once, and write a run folder."""
+    chosen = choose(what, sets, method, seed)
+    with Watch(talk) as watch:
+        done = run(chosen, out, workers=workers, data_dir=data_dir, listener=watch)
+    write_page([done], done.folder, data_dir)
+    show(done, as_json)
+
+
+@app.command("resume", epilog="Example: rofl resume runs/digits-rofl-1")
+def resume_command(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run that was interrupted")],
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with an interrupted run; it ends as if nothing had happened."""
+    with Watch(talk) as watch:
+        done = resume(folder, workers=workers, data_dir=data_dir, listener=watch)
+    write_page([done], done.folder, data_dir)
+    show(done, as_json)
+
+
+@app.command(epilog="Example: rofl compare digits --methods plain,rofl --seeds 3 --set noise.ratio=0.6")
+def compare(
+    what: What = "digits",
+    methods: Annotated[str, typer.Option(help="names, with commas between")] = "plain,rofl",
+    seeds: Annotated[int, typer.Option(min=1, help="seeds 0, 1, ... of this many runs each")] = 3,
+    sets: Sets = None,
+    out: Out = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Several methods and seeds on the same scenes, in one table; finished runs in the folder are kept."""
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    for name in names:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS)
+    plan = [choose(what, sets, name, seed) for seed in range(seeds) for name in names]
+    folder = out or Path("runs") / f"compare-{plan[0].name}"
+    with Watch(talk) as watch:
+        runs = run_all(plan, folder, watch, workers, data_dir)
+    page = write_page(runs, folder, data_dir)
+    if as_json:
+        result.print_json(json.dumps({"folder": str(folder), "methods": comparison(runs)}))
+    else:
+        result.print(comparison_table(runs))
+        talk.print(f"The page: {page}", markup=False, highlight=False)
+
+
+@app.command(epilog="Example: rofl demo")
+def demo(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = False) -> None:
+    """A first look: 20 clients, 40 % of the labels wrong, plain FedAvg against rofl."""
+    from rofl.cli.demo import chart_of, suspect_cards
+
+    assert out is not None
+    talk.print("Handwritten digits at 20 clients; 40 % of the labels are wrong. Plain FedAvg against rofl.")
+    runs = []
+    with Watch(talk) as watch:
+        for name in ("plain", "rofl"):
+            chosen = presets.preset("digits", method=name, noise__ratio=0.4)
+            runs.append(run(chosen, out / name, workers=workers, overwrite=True, listener=watch))
+    page = write_page(runs, out, None)
+    if as_json:
+        result.print_json(json.dumps({"folder": str(out), "methods": comparison(runs)}))
+        return
+    result.print(chart_of(runs, width=min(result.width, 100)), markup=False, highlight=False)
+    result.print(comparison_table(runs))
+    result.print("The ten labels that look most wrong (given -> suggested):")
+    result.print(Columns(suspect_cards(runs[-1], 10), padding=(0, 2)), highlight=False)
+    result.print(
+        f"Each client's own list: {out / 'rofl' / 'suspects'}/   The page: {page}", markup=False, highlight=False
+    )
+
+
+@app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    out: Annotated[Path | None, typer.Option("--out", help="the page; report.html in the first folder")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Make one page of one or several finished runs."""
+    from rofl import report
+
+    page = report.write(folders, out or folders[0] / "report.html", data_dir)
+    result.print(str(page), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("presets")
+def list_presets(as_json: Json = False) -> None:
+    """The presets by name."""
+    listing({name: preset.about for name, preset in presets.PRESETS.items()}, "preset", as_json)
+
+
+@app.command("methods")
+def list_methods(as_json: Json = False) -> None:
+    """The methods by name."""
+    listing({name: (kind.__doc__ or "").splitlines()[0] for name, kind in METHODS.items()}, "method", as_json)
+
+
+@app.command("datasets")
+def list_datasets(as_json: Json = False) -> None:
+    """The data sets by name."""
+    listing({name: source.about for name, source in DATASETS.items()}, "data set", as_json)
+
+
+def choose(what: str, sets: list[str] | None, method: str | None, seed: int | None) -> Experiment:
+    """The experiment that the arguments describe."""
+    is_file = what.endswith(".toml") or Path(what).is_file()
+    settings = read_toml(Path(what)) if is_file else presets.find(what).settings
+    changes = dict(parse_change(text) for text in sets or [])
+    changes |= {} if method is None else {"method.name": method}
+    changes |= {} if seed is None else {"seed": seed}
+    return experiment(with_changes(settings, changes))
+
+
+def run_all(
+    plan: list[Experiment], folder: Path, watch: Watch, workers: int | None, data_dir: Path | None
+) -> list[Run]:
+    """Run what is not there yet; go on with what is."""
+    runs = []
+    for chosen in plan:
+        place = RunFolder(folder / f"{chosen.method['name']}-s{chosen.seed}")
+        if not place.exists():
+            runs.append(run(chosen, place.path, workers=workers, data_dir=data_dir, listener=watch))
+        elif place.read_experiment() == chosen:
+            runs.append(resume(place.path, workers=workers, data_dir=data_dir, listener=watch))
+        else:
+            raise UserError(f"{place.path} holds a run with other settings.", "another --out")
+    return runs
+
+
+def write_page(runs: list[Run], folder: Path, data_dir: Path | None) -> Path:
+    """report.html of these runs."""
+    from rofl import report
+
+    return report.write([run.folder for run in runs], folder / "report.html", data_dir)
+
+
+def show(done: Run, as_json: bool) -> None:
+    """The outcome of a run, on stdout."""
+    if as_json:
+        result.print_json(json.dumps({**done.summary, "folder": str(done.folder)}))
+    else:
+        result.print(summary_table(done))
+
+
+def listing(about: dict[str, str], what: str, as_json: bool) -> None:
+    """Names with a line about each."""
+    if as_json:
+        result.print_json(json.dumps(about))
+        return
+    table = Table(what, "what it is")
+    for name, line in about.items():
+        table.add_row(name, line)
+    result.print(table)

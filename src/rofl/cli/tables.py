@@ -1,0 +1,84 @@
+"""Results as tables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from rich.table import Table
+
+from rofl.experiment import Run
+
+
+def summary_table(run: Run) -> Table:
+    """The outcome of one run."""
+    summary = run.summary
+    table = Table(title=f"{summary['name']}, {summary['method']}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    noise = summary["noise"]
+    rows = {
+        "test accuracy": f"{summary['test_accuracy']:.2f} % (mean of the last 10 rounds; best {summary['best_accuracy']:.2f} %)",
+        "labels": f"{noise['kind']} noise {noise['ratio']}, {100 * noise['achieved']:.1f} % are wrong",
+        "wrong labels found": detection_text(summary["detection"]),
+        "time": f"{summary['seconds']:.1f} s, {summary['seconds_per_round']:.2f} s a round",
+        "traffic": f"{summary['bytes_up'] / 1e6:.1f} MB up, {summary['bytes_down'] / 1e6:.1f} MB down, "
+        f"{100 * summary['centroid_share']:.2f} % of it centroids",
+        "digest": summary["digest"][:16],
+        "folder": str(run.folder),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def comparison_table(runs: Sequence[Run]) -> Table:
+    """Methods side by side, mean and spread over seeds."""
+    table = Table(title="test accuracy, mean of the last 10 rounds", title_justify="left")
+    for column in ("method", "seeds", "accuracy", "spread", "precision", "recall", "s a round"):
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for row in comparison(runs):
+        table.add_row(
+            row["method"],
+            str(row["seeds"]),
+            f"{row['accuracy']:.2f} %",
+            f"± {row['spread']:.2f}" if row["seeds"] > 1 else "",
+            share(row["precision"]),
+            share(row["recall"]),
+            f"{row['seconds_per_round']:.2f}",
+        )
+    return table
+
+
+def comparison(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """One row per method: means over its runs, and the sample standard deviation of the accuracy."""
+    methods = dict.fromkeys(run.summary["method"] for run in runs)
+    return [_row(method, [run.summary for run in runs if run.summary["method"] == method]) for method in methods]
+
+
+def _row(method: str, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    accuracies = [summary["test_accuracy"] for summary in summaries]
+    found = [summary["detection"] for summary in summaries]
+    return {
+        "method": method,
+        "seeds": len(summaries),
+        "accuracy": mean(accuracies),
+        "spread": stdev(accuracies) if len(accuracies) > 1 else 0.0,
+        "precision": _mean([each["precision"] for each in found]),
+        "recall": _mean([each["recall"] for each in found]),
+        "seconds_per_round": mean(summary["seconds_per_round"] for summary in summaries),
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
+
+
+def share(value: float | None) -> str:
+    """A share with three digits, or a dash where there was nothing to count."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def detection_text(found: Mapping[str, float | None]) -> str:
+    """Precision and recall in words."""
+    return f"precision {share(found['precision'])}, recall {share(found['recall'])}"
