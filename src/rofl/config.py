@@ -25,6 +25,7 @@ class DataSpec(_Spec):
     name: str = "digits"
     train: Annotated[int, Field(ge=1)] | None = None  # only the first so many
     test: Annotated[int, Field(ge=1)] | None = None
+    validation: Annotated[int, Field(ge=0)] = 0  # evaluate on so many training images set aside, not on the test set
     partition: Literal["iid", "shards", "dirichlet"] = "iid"
     alpha: Annotated[float, Field(gt=0)] = 0.5  # of the Dirichlet draw
     shards: Annotated[int, Field(ge=1)] = 2  # pieces per client

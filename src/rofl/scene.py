@@ -35,7 +35,7 @@ class Scene:
 def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
     """Load, put the noise on the whole set, then distribute it: clients differ in their noise."""
     spec = experiment.data
-    images = load(spec.name, data_dir).first(spec.train, spec.test)
+    images = load(spec.name, data_dir).hold_out(spec.validation).first(spec.train, spec.test)
     matrix = _MATRICES[experiment.noise.kind](len(images.classes), experiment.noise.ratio)
     labels = noise.corrupt(images.train_labels, matrix, generator(experiment.seed, "noise"))
     rng = numpy_generator(experiment.seed, "partition")

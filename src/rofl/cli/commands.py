@@ -146,9 +146,8 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = 
     result.print(comparison_table(runs))
     result.print("The ten labels that look most wrong (given -> suggested):")
     result.print(Columns(suspect_cards(runs[-1], 10), padding=(0, 2)), highlight=False)
-    result.print(
-        f"Each client's own list: {out / 'rofl' / 'suspects'}/   The page: {page}", markup=False, highlight=False
-    )
+    talk.print(f"Each client's own list: {out / 'rofl' / 'suspects'}", markup=False, highlight=False)
+    talk.print(f"The page: {page}", markup=False, highlight=False)
 
 
 @app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")

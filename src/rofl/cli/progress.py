@@ -44,11 +44,8 @@ class Watch:
         """Take in a finished round."""
         title = f"{experiment.method['name']}, seed {experiment.seed}"
         for client, reason in entry["dropped"].items():
-            self.console.print(
-                f"warning: client {client} was left out of round {entry['round']}: {reason}",
-                style="yellow",
-                markup=False,
-            )
+            warning = f"warning: client {client} was left out of round {entry['round']}: {reason}"
+            self.console.print(warning, style="yellow", markup=False)
         if self.quiet:
             return
         if title not in self._bars:

@@ -17,7 +17,8 @@ def summary_table(run: Run) -> Table:
     table.add_column()
     noise = summary["noise"]
     rows = {
-        "test accuracy": f"{summary['test_accuracy']:.2f} % (mean of the last 10 rounds; best {summary['best_accuracy']:.2f} %)",
+        "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds",
+        "best round": f"{summary['best_accuracy']:.2f} %",
         "labels": f"{noise['kind']} noise {noise['ratio']}, {100 * noise['achieved']:.1f} % are wrong",
         "wrong labels found": detection_text(summary["detection"]),
         "time": f"{summary['seconds']:.1f} s, {summary['seconds_per_round']:.2f} s a round",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from rofl.data.batches import Transform
+from rofl.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,20 @@ class ImageSet:
         """Channels, height, width."""
         channels, height, width = self.train.shape[1:]
         return channels, height, width
+
+    def hold_out(self, count: int) -> "ImageSet":
+        """Set the last training images aside, and let them take the place of the test set: for choosing settings."""
+        if count == 0:
+            return self
+        if count >= len(self.train):
+            raise UserError(f"{count} images cannot be set aside: there are {len(self.train)}.", "data.validation=200")
+        return replace(
+            self,
+            train=self.train[:-count],
+            train_labels=self.train_labels[:-count],
+            test=self.train[-count:],
+            test_labels=self.train_labels[-count:],
+        )
 
     def first(self, train: int | None, test: int | None) -> "ImageSet":
         """The first so many images of each part; all where None."""
