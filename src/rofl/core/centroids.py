@@ -25,7 +25,7 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
     (tensor([[2., 0.],
             [0., 0.]]), tensor([2., 0.]))
     """
-    member = F.one_hot(labels, classes).to(features.dtype)  # (n, K)
+    member = (labels.unsqueeze(1) == torch.arange(classes)).to(features.dtype)  # (n, K)
     if keep is not None:
         member = member * keep.unsqueeze(1)
     counts = member.sum(dim=0)  # (K,)
@@ -38,7 +38,9 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
     >>> similarity(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-2.0, 0.0]]))
     tensor([1., 0.])
     """
-    return F.cosine_similarity(left, right, dim=-1).clamp(0, 1)
+    lengths = torch.linalg.vecdot(left, left) * torch.linalg.vecdot(right, right)
+    cosine = torch.linalg.vecdot(left, right) / lengths.sqrt().clamp(min=torch.finfo(lengths.dtype).tiny)
+    return cosine.clamp(0, 1)
 
 
 def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
@@ -58,30 +60,28 @@ def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
             [1., 0.],
             [5., 0.]])
     """
-    share = similarity(old, means).square().unsqueeze(1)  # (K, 1)
-    share = torch.where(known(old).unsqueeze(1), share, 1.0)
-    share = torch.where((counts > 0).unsqueeze(1), share, 0.0)
-    return torch.lerp(old, means, share)  # (K, d)
+    share = torch.where(known(old), similarity(old, means).square(), 1.0) * (counts > 0)  # (K,)
+    return torch.lerp(old, means, share.unsqueeze(1))  # (K, d)
 
 
 def known(centroids: Tensor) -> Tensor:
     """Mask (K,) of the classes that have a centroid at all."""
-    return centroids.square().sum(dim=-1) > 0
+    return torch.linalg.vecdot(centroids, centroids) > 0
 
 
 def class_similarities(features: Tensor, centroids: Tensor) -> Tensor:
     """Cosine of every feature with every centroid, (n, K); -1 where a class has no centroid."""
-    cosine = F.normalize(features, dim=1) @ F.normalize(centroids, dim=1).T
-    return torch.where(known(centroids), cosine, -1.0)
+    return torch.where(known(centroids), F.normalize(features, dim=1) @ F.normalize(centroids, dim=1).T, -1.0)
 
 
 def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
-    """Eq. 6: the class whose centroid is most similar, (n,).
+    """Eq. 6: the class whose centroid is most similar, (n,). A feature's own length does not matter for that.
 
     >>> similarity_labels(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.eye(2))
     tensor([0, 1])
     """
-    return class_similarities(features, centroids).argmax(dim=1)
+    along = features @ F.normalize(centroids, dim=1).T  # (n, K)
+    return along.masked_fill(~known(centroids), -torch.inf).argmax(dim=1)
 
 
 def confident(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:

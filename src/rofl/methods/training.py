@@ -12,7 +12,7 @@ from rofl.data import Shard, Transform
 from rofl.methods.base import Global, Update
 from rofl.models import Network
 
-_CHUNK = 250  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
+_CHUNK = 125  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,8 @@ def fedavg(glob: Global, total: Update) -> Tensors:
 @torch.no_grad()
 def predict(net: Network, pixels: Tensor, transform: Transform) -> tuple[Tensor, Tensor]:
     """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout."""
-    was_training = net.training
-    net.eval()
-    parts = [net(transform(chunk)) for chunk in torch.split(pixels, _CHUNK)]
-    net.train(was_training)
+    predictor = net.predictor()
+    parts = [predictor(transform(chunk)) for chunk in torch.split(pixels, _CHUNK)]
     if not parts:
         return torch.empty(0, net.classes), torch.empty(0, net.feature_size)
     logits, features = (torch.cat(column) for column in zip(*parts, strict=True))

@@ -1,0 +1,5 @@
+"""Run folders to one self-contained HTML page, and small pictures for the terminal."""
+
+from rofl.report.page import write
+
+__all__ = ["write"]

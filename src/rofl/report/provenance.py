@@ -1,0 +1,39 @@
+"""Where the figures come from: settings, versions and digest of each run."""
+
+import platform
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape
+from importlib.metadata import version
+
+from rofl.report.runs import FinishedRun
+
+
+def provenance(runs: Sequence[FinishedRun]) -> str:
+    """A block per run, its settings folded away."""
+    return "".join(_block(run) for run in runs)
+
+
+def made_with() -> str:
+    """The programs behind this page."""
+    return f"rofl {version('rofl')}, Python {platform.python_version()}, plotly {version('plotly')}"
+
+
+def _block(run: FinishedRun) -> str:
+    summary, path = run.summary, run.folder.path.resolve()
+    finished = datetime.fromtimestamp((path / "summary.json").stat().st_mtime)
+    entries = {
+        "Finished": f"{finished:%Y-%m-%d %H:%M}",
+        "Method": run.experiment.method["name"],
+        "Seed": run.experiment.seed,
+        "torch": summary.get("torch", "not known"),
+        "Digest": summary["digest"],
+    }
+    if summary.get("dropped"):
+        entries["Clients dropped"] = summary["dropped"]
+    listed = "".join(f"<div><dt>{name}</dt><dd>{escape(str(value))}</dd></div>" for name, value in entries.items())
+    settings = escape((path / "config.toml").read_text())
+    return (
+        f'<article class="run"><h3>{escape(path.name)}</h3><dl class="facts">{listed}</dl>'
+        f"<details><summary>Settings (config.toml)</summary><pre>{settings}</pre></details></article>"
+    )

@@ -1,0 +1,427 @@
+"""The paper's method, its readings (design.md section 4) and its ablations."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from rofl.core.tensors import digest
+from rofl.data import Shard, batches
+from rofl.methods import Global, Plain, Rofl, Round, Update
+from rofl.methods import rofl as module
+from rofl.methods.training import load_weights, predict_shard
+from rofl.models import Network
+from tests.methods import toy
+from tests.naive import equations, local_update
+
+T = 6  # a round in which all is at work: t_pl is below, lambda_cen has risen
+FULL = Rofl(lr=0.1, batch=8, epochs=2, tau=0.3, t_pl=4)
+BARE = replace(FULL, lambda_cen=0.0, lambda_e=0.0, mask=False, pseudo="none")  # nothing of the paper is left
+DATA = toy.noisy(range(24))
+ONE_STEP = {"batch": 24, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0}
+
+
+@pytest.fixture(scope="module")
+def glob() -> Global:
+    """The global state after two rounds: centroids are there, predictions are not firm yet."""
+    return toy.play(replace(FULL, lr=0.25, lambda_e=0.0), [DATA, toy.noisy(range(24, 48))], rounds=2)
+
+
+def train(method: Rofl | Plain, glob: Global, data: Shard = DATA, index: int = T) -> Update:
+    return toy.train(method, glob, data, index)
+
+
+def same_weights(left: Update, right: Update) -> bool:
+    return digest(left.model) == digest(right.model)
+
+
+def moved(left: Update, right: Update) -> set[str]:
+    return {name for name in left.model if not torch.equal(left.model[name], right.model[name])}
+
+
+def first_batch(glob: Global, data: Shard = DATA, index: int = T) -> tuple[Network, torch.Tensor, torch.Tensor]:
+    """The network, logits and features at the first step of a round whose batch is the whole shard, and its order."""
+    rnd, net = Round(index, toy.SEED, client=0), toy.network()
+    load_weights(net, glob.model)
+    net.train()
+    order = next(batches(len(data), len(data), rnd.rng("batches")))
+    return net, order, data.inputs(order, rnd.rng("augment"))
+
+
+# --- every term acts ---
+
+
+@pytest.mark.parametrize("off", [{"lambda_cen": 0.0}, {"lambda_e": 0.0}, {"mask": False}, {"pseudo": "none"}])
+def test_each_part_of_the_loss_moves_the_feature_extractor(glob: Global, off: dict[str, Any]) -> None:
+    difference = moved(train(FULL, glob), train(replace(FULL, **off), glob))
+    assert "extractor.0.weight" in difference
+    assert "classifier.weight" in difference
+
+
+@pytest.mark.parametrize("form", ["dimension", "sample", "sum"])
+def test_the_gradient_of_l_cen_reaches_the_extractor_and_only_that(glob: Global, form: str) -> None:
+    bare, weight = replace(BARE, **ONE_STEP), 0.5
+    alone = train(bare, glob)
+    both = train(replace(bare, lambda_cen=weight, cen_form=form), glob)
+    net, order, inputs = first_batch(glob)
+    _, features = net(inputs)
+    apart = (features - glob.extra["centroids"][DATA.labels[order]]).square().sum()
+    loss = apart / {"sum": 1, "sample": len(DATA), "dimension": len(DATA) * net.feature_size}[form]
+    loss.backward()
+    assert moved(alone, both) == {name for name, _ in net.extractor.named_parameters(prefix="extractor")}
+    for name, parameter in net.extractor.named_parameters(prefix="extractor"):
+        expected = -bare.lr * weight * len(DATA) * parameter.grad
+        torch.testing.assert_close(both.model[name] - alone.model[name], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_l_e_is_the_gradient_of_the_mean_entropy(glob: Global) -> None:
+    bare = replace(BARE, **ONE_STEP)
+    alone, both = train(bare, glob), train(replace(bare, lambda_e=0.8), glob)
+    net, _, inputs = first_batch(glob)
+    probabilities = net(inputs)[0].softmax(dim=1)
+    (-(probabilities * probabilities.log()).sum() / len(DATA)).backward()
+    for name, parameter in net.named_parameters():
+        expected = -bare.lr * 0.8 * len(DATA) * parameter.grad
+        torch.testing.assert_close(both.model[name] - alone.model[name], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("index", "share"), [(1, 0.25), (2, 0.5), (4, 1.0), (9, 1.0)])
+def test_lambda_cen_rises_over_the_rounds_up_to_t_pl(glob: Global, index: int, share: float) -> None:
+    now = train(replace(FULL, lambda_cen=0.8), glob, index=index)
+    fixed = train(replace(FULL, lambda_cen=0.8 * share, cen_rise=0.0), glob, index=index)
+    assert same_weights(now, fixed)
+
+
+def test_lambda_cen_can_wait(glob: Global) -> None:
+    waiting = replace(FULL, cen_start=2.0)  # twice T_pl
+    assert same_weights(train(waiting, glob, index=8), train(replace(FULL, lambda_cen=0.0), glob, index=8))
+    assert not same_weights(train(waiting, glob, index=9), train(replace(FULL, lambda_cen=0.0), glob, index=9))
+
+
+# --- Algorithm 1 ---
+
+
+@pytest.mark.parametrize("name", ["small", "mlp"])
+@pytest.mark.parametrize(("index", "soft"), [(1, False), (2, False), (T, False), (T, True)])
+def test_a_client_does_what_algorithm_1_says(glob: Global, name: str, index: int, soft: bool) -> None:
+    net, rnd = toy.network(name, width=0.06), Round(index, toy.SEED, client=0)
+    method = replace(FULL, batch=6, soft=soft, warmup=3)
+    shards = [toy.noisy(range(12)), toy.shard([row for row in range(12, 30) if row % 4 != 2])]
+    start = method.begin(net) if index == 1 else toy.play(replace(method, lr=0.02), shards, rounds=1, net=net)
+
+    total, locals_, counts = method.blank(start), [], []
+    for data in shards:
+        load_weights(net, start.model)
+        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        epochs = [
+            ((rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order))
+            for _ in range(method.epochs)
+        ]
+        slow = local_update.local_update(
+            net,
+            start.extra["centroids"].tolist(),
+            data.inputs(slice(None)),
+            data.labels.tolist(),
+            epochs,
+            index,
+            lr=method.lr,
+            momentum=method.momentum,
+            weight_decay=method.weight_decay,
+            tau=method.tau,
+            warmup=method.warmup,
+            t_pl=method.t_pl,
+            lambda_cen=method.lambda_cen,
+            lambda_e=method.lambda_e,
+            soft=soft,
+        )
+        locals_.append(slow)
+        counts.append(data.class_counts().tolist())
+        expected = {
+            key: len(data) * (value - start.model[key]) for key, value in net.state_dict().items() if key in start.model
+        }
+        update = toy.train(method, start, data, index, net=net)
+        for key, value in expected.items():
+            torch.testing.assert_close(
+                update.model[key], value, rtol=2e-3, atol=2e-3, msg=lambda text, key=key: f"{key}: {text}"
+            )
+        weights = [
+            [equations.centroid_weight(*row)]
+            for row in zip(start.extra["centroids"].tolist(), slow, counts[-1], strict=True)
+        ]
+        torch.testing.assert_close(update.extra["similarity"], torch.tensor(weights), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(
+            update.extra["centroids"], torch.tensor(weights) * torch.tensor(slow), rtol=1e-3, atol=1e-3
+        )
+        total = total + update
+    merged = equations.global_centroids(start.extra["centroids"].tolist(), locals_, counts)
+    found = method.server(start, total, Round(index, toy.SEED)).extra["centroids"]
+    torch.testing.assert_close(found, torch.tensor(merged), rtol=1e-3, atol=1e-3)
+
+
+# --- pseudo-labels (Eq. 8) ---
+
+
+def relabelled(glob: Global, data: Shard = DATA) -> Shard:
+    """The client's data with the labels that the received model gives: evaluation mode, images as they are."""
+    net = toy.network()
+    load_weights(net, glob.model)
+    net.eval()
+    with torch.no_grad():
+        logits, _ = net(data.inputs(slice(None)))
+    return replace(data, labels=logits.argmax(dim=1))
+
+
+def test_pseudo_labels_are_the_received_models_in_evaluation_mode_without_augmentation_once_a_round(
+    glob: Global,
+) -> None:
+    """Without mask every label is replaced: plain training on the labels that the global model gives."""
+    guided = train(replace(BARE, pseudo="global", epochs=3), glob)
+    plain = Plain(lr=BARE.lr, batch=BARE.batch, epochs=3)
+    assert same_weights(guided, train(plain, glob, relabelled(glob)))
+    # ... and the claim is not empty: any other way to ask gives other labels
+    net, order, inputs = first_batch(glob)
+    expected = relabelled(glob).labels
+    with torch.no_grad():
+        in_training = net(inputs)[0].argmax(dim=1)
+        augmented = net.eval()(inputs)[0].argmax(dim=1)
+    assert not torch.equal(in_training, expected[order])
+    assert not torch.equal(augmented, expected[order])
+    assert not torch.equal(expected, DATA.labels)
+
+
+def test_the_global_model_is_asked_once_a_round_and_only_where_needed(
+    glob: Global, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def spy(net: Network, data: Shard) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.append(digest({name: value for name, value in net.state_dict().items() if name in glob.model}))
+        return predict_shard(net, data)
+
+    monkeypatch.setattr(module, "predict_shard", spy)
+    train(FULL, glob, index=4)
+    assert asked == [digest(glob.model)]
+    train(FULL, glob, index=3)  # before T_pl, with all centroids known
+    train(replace(FULL, pseudo="none"), glob, index=4)
+    assert len(asked) == 1
+    train(replace(FULL, epochs=3, pseudo="naive"), glob, index=4)
+    assert len(asked) == 1 + 3
+    assert asked[1] == digest(glob.model)
+    assert len(set(asked[1:])) == 3
+
+
+@pytest.mark.parametrize("pseudo", ["global", "naive", "none"])
+@pytest.mark.parametrize("mask", [True, False])
+def test_before_t_pl_all_given_labels_are_believed(glob: Global, pseudo: str, mask: bool) -> None:
+    method = replace(BARE, lambda_e=0.8, pseudo=pseudo, mask=mask)
+    reference = train(replace(BARE, lambda_e=0.8, t_pl=T + 1), glob)
+    assert same_weights(train(replace(method, t_pl=T + 1), glob), reference)
+    acts_from_t_pl_on = mask or pseudo != "none"
+    assert same_weights(train(replace(method, t_pl=T), glob), reference) == (not acts_from_t_pl_on)
+
+
+def test_soft_pseudo_labels_are_the_received_models_probabilities(glob: Global) -> None:
+    method = replace(BARE, **ONE_STEP, pseudo="global", soft=True)
+    net = toy.network()
+    load_weights(net, glob.model)
+    with torch.no_grad():
+        targets = net.eval()(DATA.inputs(slice(None)))[0].softmax(dim=1)
+    net, order, inputs = first_batch(glob)
+    torch.nn.functional.cross_entropy(net(inputs)[0], targets[order]).backward()
+    found = train(method, glob)
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_only_unconfident_samples_follow_the_pseudo_labels(glob: Global) -> None:
+    method = replace(FULL, **ONE_STEP, lambda_cen=0.0, lambda_e=0.0)
+    net, order, inputs = first_batch(glob)
+    logits, features = net(inputs)
+    given, guess = DATA.labels[order], relabelled(glob).labels[order]
+    mask = equations.confident_mask(features.tolist(), given.tolist(), glob.extra["centroids"].tolist())
+    targets = torch.where(torch.tensor(mask) == 1, given, guess)
+    assert len({tuple(labels.tolist()) for labels in (given, guess, targets)}) == 3
+    torch.nn.functional.cross_entropy(logits, targets).backward()
+    found = train(method, glob)
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
+
+
+# --- small losses (Eq. 2) ---
+
+
+@pytest.mark.parametrize("changes", [{"mask": False}, {"t_pl": T + 1}], ids=["mask off", "before T_pl"])
+def test_small_loss_selection_touches_the_centroids_and_no_loss(glob: Global, changes: dict[str, Any]) -> None:
+    method = replace(FULL, lambda_cen=0.0, **changes)
+    every, few = train(replace(method, tau=0.0), glob), train(replace(method, tau=0.6), glob)
+    assert same_weights(every, few)
+    assert digest(every.extra) != digest(few.extra)
+
+
+def test_r_of_t_falls_until_the_warmup_ends(glob: Global) -> None:
+    """tau acts in full from round T on: then neither a longer run nor a shorter warm-up changes anything."""
+    method = replace(FULL, tau=0.5, warmup=T)
+    assert digest(train(method, glob).extra) == digest(train(replace(method, warmup=1), glob).extra)
+    assert digest(train(method, glob).extra) != digest(train(replace(method, warmup=2 * T), glob).extra)
+    half = train(replace(method, tau=0.25, warmup=1), glob)
+    assert digest(train(replace(method, warmup=2 * T), glob).extra) == digest(half.extra)
+
+
+def test_tau_must_be_a_number_by_the_time_of_training(glob: Global) -> None:
+    with pytest.raises(ValueError, match="tau"):
+        train(replace(FULL, tau="known"), glob)
+
+
+# --- centroids (Eq. 3, 4, 11-13) ---
+
+
+def server(method: Rofl, glob: Global, shards: list[Shard], index: int) -> tuple[Global, list[Update]]:
+    updates = [toy.train(method, glob, data, index, client) for client, data in enumerate(shards)]
+    total = sum(updates, method.blank(glob))
+    return method.server(glob, total, Round(index, toy.SEED)), updates
+
+
+TWO_CLASSES = toy.shard([row for row in range(24, 48) if row % 4 < 2])
+
+
+def test_a_class_the_client_lacks_has_no_weight(glob: Global) -> None:
+    update = train(FULL, glob, TWO_CLASSES)
+    assert (update.extra["similarity"].squeeze(1) > 0).tolist() == [True, True, False, False]
+    assert not update.extra["centroids"][2:].any()
+
+
+def test_a_class_everybody_lacks_keeps_its_centroid(glob: Global) -> None:
+    after, _ = server(FULL, glob, [TWO_CLASSES, toy.shard([48, 49, 52, 53])], T)
+    changed = (after.extra["centroids"] != glob.extra["centroids"]).any(dim=1)
+    assert changed.tolist() == [True, True, False, False]
+
+
+def test_a_client_without_a_class_has_no_say_in_its_centroid(glob: Global) -> None:
+    alone, _ = server(FULL, glob, [DATA], T)
+    together, _ = server(FULL, glob, [DATA, TWO_CLASSES], T)
+    assert torch.equal(alone.extra["centroids"][2:], together.extra["centroids"][2:])
+    assert not torch.equal(alone.extra["centroids"][:2], together.extra["centroids"][:2])
+
+
+@pytest.mark.parametrize("index", [2, T])
+def test_a_class_first_seen_in_a_later_round_gets_a_centroid(index: int) -> None:
+    young = toy.play(FULL, [TWO_CLASSES], rounds=1)
+    assert young.extra["centroids"].any(dim=1).tolist() == [True, True, False, False]
+    newcomers = [toy.noisy(range(24)), toy.shard(range(48, 60))]
+    after, updates = server(FULL, young, newcomers, index)
+    assert after.extra["centroids"].any(dim=1).all()
+    assert torch.isfinite(after.extra["centroids"]).all()
+    for update in updates:  # nobody could compare: all count alike
+        assert update.extra["similarity"][2:].tolist() == [[1.0], [1.0]]
+    plain_mean = sum(update.extra["centroids"][2:] for update in updates) / 2
+    torch.testing.assert_close(after.extra["centroids"][2:], plain_mean)
+
+
+def test_round_one_gives_the_plain_mean_of_the_clients_centroids() -> None:
+    begun = FULL.begin(toy.network())
+    assert not begun.extra["centroids"].any()
+    after, updates = server(FULL, begun, [DATA, toy.shard(range(24, 60))], 1)
+    assert all(update.extra["similarity"].tolist() == [[1.0]] * 4 for update in updates)
+    plain_mean = (updates[0].extra["centroids"] + updates[1].extra["centroids"]) / 2
+    torch.testing.assert_close(after.extra["centroids"], plain_mean)
+
+
+def test_round_one_starts_from_the_clients_naive_means() -> None:
+    """Eq. 5 in the first step pulls towards the class means of the received model's features."""
+    bare, begun = replace(BARE, **ONE_STEP), FULL.begin(toy.network())
+    alone = train(bare, begun, index=1)
+    both = train(replace(bare, lambda_cen=1.0, cen_rise=0.0), begun, index=1)
+    net, order, inputs = first_batch(begun, index=1)
+    with torch.no_grad():
+        still = net.eval()(DATA.inputs(slice(None)))[1]
+    means, _ = equations.class_means(still.tolist(), DATA.labels.tolist(), toy.CLASSES)
+    features = net.train()(inputs)[1]
+    (features - torch.tensor(means)[DATA.labels[order]]).square().mean().backward()
+    name = "extractor.0.weight"
+    expected = -bare.lr * len(DATA) * net.extractor[0].weight.grad
+    torch.testing.assert_close(both.model[name] - alone.model[name], expected, rtol=1e-3, atol=1e-4)
+
+
+# --- the ablations of the paper ---
+
+
+@pytest.mark.parametrize("index", [1, T])
+@pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
+def test_with_everything_off_it_is_plain_fedavg_to_the_bit(index: int, name: str) -> None:
+    net = toy.network(name, width=0.125)
+    plain = Plain(lr=BARE.lr, batch=BARE.batch, epochs=BARE.epochs)
+    start = BARE.begin(net)
+    ours = toy.train(BARE, start, DATA, index, net=net)
+    theirs = toy.train(plain, Global(start.model), DATA, index, net=net)
+    assert same_weights(ours, theirs)
+    assert ours.weight == theirs.weight
+
+
+def test_mask_without_pseudo_labels_removes_the_unconfident(glob: Global) -> None:
+    method = replace(FULL, **ONE_STEP, lambda_cen=0.0, lambda_e=0.0, pseudo="none")
+    net, order, inputs = first_batch(glob)
+    logits, features = net(inputs)
+    labels = DATA.labels[order]
+    mask = torch.tensor(
+        equations.confident_mask(features.tolist(), labels.tolist(), glob.extra["centroids"].tolist())
+    ).bool()
+    assert 0 < int(mask.sum()) < len(DATA)
+    (torch.nn.functional.cross_entropy(logits[mask], labels[mask], reduction="sum") / len(DATA)).backward()
+    found = train(method, glob)
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_naive_pseudo_labels_are_the_local_models_own_and_renewed_each_epoch(glob: Global) -> None:
+    one = replace(FULL, lr=0.25, lambda_e=0.0, epochs=1)
+    assert same_weights(train(one, glob), train(replace(one, pseudo="naive"), glob))
+    two = replace(one, epochs=2)
+    assert not same_weights(train(two, glob), train(replace(two, pseudo="naive"), glob))
+
+
+def elsewhere(glob: Global) -> Global:
+    """The same weights, with other stored centroids."""
+    return Global(glob.model, {"centroids": glob.extra["centroids"].flip(0) + 1})
+
+
+def test_with_global_centroids_off_the_stored_ones_do_not_matter(glob: Global) -> None:
+    off = replace(FULL, global_centroids=False)
+    assert same_weights(train(off, glob), train(off, elsewhere(glob)))
+    assert not same_weights(train(FULL, glob), train(FULL, elsewhere(glob)))
+
+
+def test_with_global_centroids_off_not_even_those_of_classes_the_client_lacks_matter(glob: Global) -> None:
+    off = replace(FULL, global_centroids=False)
+    assert same_weights(train(off, glob, TWO_CLASSES), train(off, elsewhere(glob), TWO_CLASSES))
+
+
+def test_with_global_centroids_off_a_batchs_means_take_the_centroids_place(glob: Global) -> None:
+    one = replace(FULL, **ONE_STEP, tau=0.0, global_centroids=False)
+    net, order, inputs = first_batch(glob)
+    with torch.no_grad():
+        features = net(inputs)[1]
+    means, _ = equations.class_means(features.tolist(), DATA.labels[order].tolist(), toy.CLASSES)
+    update = train(one, glob)
+    found = update.extra["centroids"] / update.extra["similarity"]
+    torch.testing.assert_close(found, torch.tensor(means), rtol=1e-4, atol=1e-5)
+
+
+# --- what it tells ---
+
+
+ALONE = {f"one sample, of class {row}": toy.shard([row]) for row in range(4)}
+
+
+@pytest.mark.parametrize("data", [DATA, TWO_CLASSES, *ALONE.values()], ids=["usual", "two classes", *ALONE])
+def test_no_more_samples_are_confident_than_there_are(glob: Global, data: Shard) -> None:
+    metrics = train(FULL, glob, data).metrics
+    assert metrics["samples"] == len(data) * FULL.epochs
+    assert 0 <= metrics["confident"] <= metrics["samples"]
+
+
+def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> None:
+    metrics = train(replace(FULL, lambda_cen=0.7), glob).metrics
+    total = metrics["loss_c"] + 0.7 * metrics["loss_cen"] + 0.8 * metrics["loss_e"]
+    assert metrics["loss"] == pytest.approx(total, rel=1e-4)
+    assert min(metrics["loss_c"], metrics["loss_cen"], metrics["loss_e"]) > 0

@@ -1,0 +1,90 @@
+"""A small world: four classes of 8 x 8 images that a tiny network learns, and clients that lack some of them."""
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rofl.core.seeds import generator
+from rofl.core.tensors import Tensors, digest
+from rofl.data import Shard, Transform
+from rofl.engines.client import NetworkSpec, run_client
+from rofl.methods import METHODS, Global, Method, Round, Update
+from rofl.models import Network
+
+CLASSES, SHAPE, SEED = 4, (1, 8, 8), 7
+TRANSFORM = Transform(mean=(0.5,), std=(0.3,), crop=1)
+SPREAD = 90  # how far the images of a class differ, in grey levels
+
+_SETTINGS = {"lr": 0.25, "batch": 8, "epochs": 2, "tau": 0.3, "t_pl": 2}
+
+
+def pixels(count: int = 96) -> tuple[Tensor, Tensor]:
+    """Images (n, 1, 8, 8) as disturbed copies of one pattern per class, and their classes 0, 1, 2, 3, 0, ..."""
+    rng = generator(SEED, "pixels")
+    patterns = torch.randint(0, 256, (CLASSES, *SHAPE), generator=rng)
+    classes = torch.arange(count) % CLASSES
+    disturbed = patterns[classes] + torch.randint(-SPREAD, SPREAD + 1, (count, *SHAPE), generator=rng)
+    return disturbed.clamp(0, 255).to(torch.uint8), classes
+
+
+def shard(rows: Any, labels: Any = None) -> Shard:
+    """A client that holds these rows, with their true labels where no others are given."""
+    images, classes = pixels()
+    rows = torch.as_tensor(rows)
+    given = classes[rows] if labels is None else torch.as_tensor(labels)
+    return Shard(images, rows, given, CLASSES, TRANSFORM)
+
+
+def noisy(rows: Any, ratio: float = 0.3) -> Shard:
+    """A client some of whose labels are the next class instead."""
+    clean = shard(rows)
+    wrong = torch.rand(len(clean), generator=generator(SEED, "noise")) < ratio
+    return shard(rows, torch.where(wrong, (clean.labels + 1) % CLASSES, clean.labels))
+
+
+def clients() -> dict[str, Shard]:
+    """Ordinary and awkward ones."""
+    return {
+        "all classes, some labels wrong": noisy(range(24)),
+        "two classes are missing": noisy([row for row in range(24, 72) if row % CLASSES < 2], ratio=0.0),
+        "one class only": shard(range(75, 96, CLASSES)),
+        "one sample only": shard([72]),
+        "two samples": shard([73, 74]),
+    }
+
+
+def network(name: str = "small", width: float = 0.25) -> Network:
+    """A network with its initial weights."""
+    return NetworkSpec(name, SHAPE, CLASSES, width, SEED).build()
+
+
+def build(name: str, **settings: Any) -> Method:
+    """A method by name with quick settings, as far as it has them."""
+    kind = METHODS[name]
+    own = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in {**_SETTINGS, **settings}.items() if key in own})
+
+
+def train(method: Method, glob: Global, data: Shard, index: int, client: int = 0, net: Network | None = None) -> Update:
+    """One client's update in round `index`."""
+    return run_client(method, net or network(), glob, {}, data, Round(index, SEED, client))[0]
+
+
+def play(method: Method, shards: list[Shard], rounds: int, net: Network | None = None) -> Global:
+    """Some rounds with all clients, as plain as can be."""
+    net = net or network()
+    glob, states = method.begin(net), [dict[str, Tensor]() for _ in shards]
+    for index in range(1, rounds + 1):
+        total = method.blank(glob)
+        for client, data in enumerate(shards):
+            update, states[client] = run_client(method, net, glob, states[client], data, Round(index, SEED, client))
+            total = total + update
+        glob = method.server(glob, total, Round(index, SEED))
+    return glob
+
+
+def bits(update: Update, state: Tensors | None = None) -> tuple[Any, ...]:
+    """All of an update, comparable: equal means equal to the last bit."""
+    return digest(update.model), digest(update.extra), digest(state or {}), update.weight, dict(update.metrics)

@@ -1,0 +1,37 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rofl
+from rofl import report
+
+SMALL = {"rounds": 2, "data__train": 200, "data__test": 100, "clients": 4, "cohort": 2, "method__epochs": 1}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Three small finished runs by name; copy one before changing it."""
+    root = tmp_path_factory.mktemp("runs")
+    chosen = {"plain": ("plain", 0), "rofl": ("rofl", 0), "rofl-again": ("rofl", 1)}
+    return {
+        name: rofl.run(rofl.preset("digits", method=method, seed=seed, **SMALL), root / name, workers=0)
+        for name, (method, seed) in chosen.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def page(runs, tmp_path_factory):
+    """The page of one run a method."""
+    folders = [runs["plain"].folder, runs["rofl"].folder]
+    return report.write(folders, tmp_path_factory.mktemp("page") / "page.html").read_text()
+
+
+@pytest.fixture
+def copied(runs, tmp_path):
+    """A copy of a run that a test may spoil."""
+
+    def copy(name: str, to: str = "copy") -> Path:
+        return Path(shutil.copytree(runs[name].folder, tmp_path / to))
+
+    return copy
