@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def summarise(
         "bytes_centroids": total["down_extra"] + total["up_extra"],
         "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
         "dropped": sum(len(entry["dropped"]) for entry in history),
-        "torch": torch.__version__,
+        "versions": {"rofl": version("rofl"), "torch": torch.__version__},
         "digest": digest(glob.model, glob.extra),
     }
 

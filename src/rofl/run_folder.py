@@ -97,7 +97,10 @@ class RunFolder:
         path = self.path / "summary.json"
         if not path.is_file():
             raise UserError(f"{self.path} holds no finished run.", f"rofl resume {self.path}")
-        summary: dict[str, Any] = json.loads(path.read_text())
+        try:
+            summary: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} is damaged ({error}).", f"delete it, then rofl resume {self.path}") from error
         return summary
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

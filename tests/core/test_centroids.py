@@ -106,6 +106,12 @@ def test_blend_at_its_corners(old, mean, count, expected):
     assert c.blend(torch.tensor([old]), torch.tensor([mean]), torch.tensor([count])).tolist() == [expected]
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e6, 1e20])
+def test_a_blend_of_tiny_or_huge_features_is_finite(scale):
+    old, means = scale * torch.tensor([[1.0, 0.0]]), scale * torch.tensor([[1.0, 1.0]])
+    assert_finite(c.similarity(old, means), c.blend(old, means, torch.tensor([1])))
+
+
 def test_repeated_blends_are_eq_13():
     old = [[1.0, 0.2], [0.5, 2.0]]
     fast = real(old)

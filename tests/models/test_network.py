@@ -15,7 +15,7 @@ def images(count: int) -> torch.Tensor:
 
 @pytest.fixture
 def trained(name) -> Network:
-    """Weights and running statistics that are not those of a fresh network, in which batch norm does next to nothing."""
+    """A network that has seen something: in a fresh one batch norm does next to nothing."""
     net = build(name, SHAPE, 5, 1 / 4, seed=0).train()
     net(images(8) * 3 + 1)
     with torch.no_grad():

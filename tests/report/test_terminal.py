@@ -7,6 +7,19 @@ from rofl.report.terminal import chart, thumbnail
 
 points = st.lists(st.floats(0, 100), max_size=12).map(lambda values: list(enumerate(values, 1)))
 
+GOLDEN = [
+    "100 % ┤                  ⣀⣀⣀⣀⡠⠤●",
+    "      │         ⢀⠤⠒⠒⠊⠉⠉●⠉",
+    "      │       ⡠●⠁          ⣀⣀⣀⠤▲",
+    " 50 % ┤    ⡠⠔⠉ ⣀⣀⣀▲⠤⠤⠒⠒⠒⠉⠉▲",
+    "      │⠤⢤⠖▲⠒⠉⠉⠉",
+    "  0 % ┤●⠁",
+    "      └───────────┬────────────┬",
+    "round             5           10",
+    "       ● rofl 90.0 %",
+    "       ▲ plain 55.0 %",
+]
+
 
 def test_a_small_chart_looks_like_this():
     curves = {"rofl": [(1, 10.0), (5, 80.0), (10, 90.0)], "plain": [(1, 20.0), (10, 55.0)]}
@@ -74,6 +87,3 @@ def test_thumbnail_is_bright_where_the_image_is():
 
 def test_thumbnail_of_an_even_image_is_blank():
     assert set(thumbnail(torch.full((3, 32, 32), 200, dtype=torch.uint8))) == {" ", "\n"}
-
-
-GOLDEN = []

@@ -32,6 +32,7 @@ def find_suspects(labels: Tensor, probabilities: Tensor, features: Tensor, centr
     The score is the mean of two doubts, each in [0, 1]: how little probability the given label has, and how much more
     similar the features are to the nearest centroid than to the given label's.
 
+    >>> import torch
     >>> sure, torn = torch.tensor([[0.9, 0.1]]), torch.tensor([[0.1, 0.9]])
     >>> find_suspects(torch.tensor([0, 0]), torch.cat([sure, torn]), torch.cat([sure, torn]), torch.eye(2)).flagged
     tensor([False,  True])

@@ -38,9 +38,13 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
     >>> similarity(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-2.0, 0.0]]))
     tensor([1., 0.])
     """
-    lengths = torch.linalg.vecdot(left, left) * torch.linalg.vecdot(right, right)
-    cosine = torch.linalg.vecdot(left, right) / lengths.sqrt().clamp(min=torch.finfo(lengths.dtype).tiny)
-    return cosine.clamp(0, 1)
+    lengths = (_dot(left, left) * _dot(right, right)).sqrt()
+    return (_dot(left, right) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp(0, 1)
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    product: Tensor = torch.linalg.vecdot(left, right)
+    return product
 
 
 def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
@@ -66,7 +70,7 @@ def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
 
 def known(centroids: Tensor) -> Tensor:
     """Mask (K,) of the classes that have a centroid at all."""
-    return torch.linalg.vecdot(centroids, centroids) > 0
+    return _dot(centroids, centroids) > 0
 
 
 def class_similarities(features: Tensor, centroids: Tensor) -> Tensor:

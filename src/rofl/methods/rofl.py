@@ -28,12 +28,12 @@ class Rofl(LocalSgd):
     warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau
     t_pl: Annotated[int, Field(ge=1)] = 100  # first round that uses pseudo-labels; 30 for MNIST, 100 for CIFAR-10
     lambda_cen: Annotated[float, Field(ge=0)] = 1.0  # weight of L_cen once it has risen
-    cen_start: Annotated[float, Field(ge=0)] = 0.0  # lambda_cen is 0 until this many times T_pl ...
+    cen_start: Annotated[float, Field(ge=0)] = 1.0  # lambda_cen is 0 until this many times T_pl ...
     cen_rise: Annotated[float, Field(ge=0)] = 1.0  # ... and rises over this many times T_pl
     cen_form: losses.CentroidForm = "dimension"  # how Eq. 5 is summed
     lambda_e: Annotated[float, Field(ge=0)] = 0.8  # weight of the entropy term L_e
     pseudo: Literal["global", "naive", "none"] = "global"  # who labels the unconfident samples (Eq. 8)
-    soft: bool = False  # pseudo-labels as probabilities instead of classes
+    soft: bool = True  # pseudo-labels as probabilities; off: as classes
     mask: bool = True  # confident samples (Eq. 7); off: believe all labels or replace them all
     global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
 

@@ -1,0 +1,69 @@
+"""What the documents show is true: every Python snippet and every `rofl` command of the README runs."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# the snippets' own settings take minutes; the first rounds show that they run
+QUICK = ["--set", "rounds=1", "--set", "clients=4", "--set", "cohort=2", "--set", "data.train=200"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    return [line.split("#")[0].strip() for line in lines if line.startswith("rofl ")]
+
+
+def test_the_readme_shows_python_and_commands() -> None:
+    assert len(blocks("python")) >= 1
+    assert len(commands()) >= 4
+
+
+@pytest.mark.parametrize("snippet", blocks("python"))
+def test_python_snippets_run(snippet, tmp_path) -> None:
+    quick = snippet.replace('rofl.preset("digits"', 'rofl.preset("digits", rounds=2')
+    assert quick != snippet
+    subprocess.run([sys.executable, "-c", quick], cwd=tmp_path, check=True)
+
+
+def test_commands_run_one_after_the_other(tmp_path) -> None:
+    for command in commands():
+        words = shlex.split(command)[1:]
+        extra = QUICK if words[0] in ("run", "compare") and "digits" in words else []
+        if words[0] == "demo" or "mnist-lite" in words:
+            words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
+        done = subprocess.run(
+            [sys.executable, "-m", "rofl", *words, *extra], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_names_of_files_are_real(document) -> None:
+    text = document.read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+    for name in re.findall(r"`((?:tests|benchmarks|docs)/[\w/.-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_every_function_the_method_page_names_exists() -> None:
+    import importlib
+
+    text = (ROOT / "docs" / "method.md").read_text()
+    names = re.findall(r"`((?:core|methods|audit)\.[a-z_.]+)`", text)
+    assert len(names) > 12
+    for name in names:
+        module, _, function = f"rofl.{name}".rpartition(".")
+        assert hasattr(importlib.import_module(module), function), name

@@ -1,0 +1,132 @@
+"""Runs of a second or less, in this process or in one that can be killed."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import rofl
+from rofl.config import Experiment
+from rofl.core.tensors import Tensors
+from rofl.data import Shard
+from rofl.methods import Global, Plain, Round, Update
+from rofl.models import Network
+
+ROOT = str(Path(__file__).parents[2])
+if ROOT not in sys.path:
+    sys.path.append(ROOT)  # workers inherit the path; they must find this module
+
+SETTINGS: dict[str, Any] = {
+    "rounds": 4,
+    "clients": 4,
+    "cohort": 3,
+    "data__train": 120,
+    "data__test": 60,
+    "model__name": "mlp",
+    "model__width": 0.125,
+    "method__epochs": 1,
+    "method__t_pl": 2,
+}
+
+
+@dataclass(frozen=True)
+class Remember(Plain):
+    """FedAvg whose clients start where they ended: each adds a share of its own last change before it trains."""
+
+    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+        with torch.no_grad():
+            for name, parameter in net.named_parameters():
+                parameter.add_(state.get(name, torch.zeros(())), alpha=0.5)
+        update, _ = super().client(net, glob, state, data, rnd)
+        return update, {name: value / update.weight for name, value in update.model.items()}
+
+
+METHODS_OF_TESTS = {"remember": Remember}
+
+
+def tiny(**changes: Any) -> Experiment:
+    """A small experiment on digits; METHODS must know `remember` where that is asked for."""
+    settings = {**SETTINGS, **changes}
+    if settings.get("method", "rofl") != "rofl":
+        del settings["method__t_pl"]
+    return rofl.preset("digits", **settings)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All of a run that must not depend on how it came about."""
+
+    digest: str
+    summary: dict[str, Any]
+    history: list[dict[str, Any]]
+    suspects: dict[str, str]
+
+
+def outcome(folder: Path) -> Outcome:
+    """What a finished run left on disk, without its times."""
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return Outcome(
+        summary["digest"],
+        {name: value for name, value in summary.items() if not name.startswith("seconds")},
+        [{name: value for name, value in line.items() if name != "seconds"} for line in lines],
+        {path.name: path.read_text() for path in sorted((folder / "suspects").iterdir())},
+    )
+
+
+def undisturbed(experiment: Experiment) -> Outcome:
+    """The outcome of the experiment when nothing happens to it; computed once."""
+    return _undisturbed(experiment.toml())
+
+
+@functools.cache
+def _undisturbed(toml: str) -> Outcome:
+    with tempfile.TemporaryDirectory() as place:
+        return outcome(rofl.run(Experiment(**tomllib.loads(toml)), Path(place) / "run", workers=0).folder)
+
+
+_PROGRAM = """
+import sys, tomllib
+from pathlib import Path
+import rofl
+from rofl.config import Experiment
+from rofl.experiment import Interrupted
+from rofl.methods import METHODS
+from tests.flow.tiny import METHODS_OF_TESTS
+METHODS.update(METHODS_OF_TESTS)
+try:
+    rofl.run(Experiment(**tomllib.loads(sys.argv[1])), sys.argv[2], workers=int(sys.argv[3]))
+    print("finished", flush=True)
+except Interrupted as stop:
+    print("stopped", stop.index, stop.folder, flush=True)
+"""
+
+
+def start(experiment: Experiment, folder: Path, workers: int = 0) -> "subprocess.Popen[str]":
+    """The run in a process of its own, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, experiment.toml(), str(folder), str(workers)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for_lines(process: "subprocess.Popen[str]", folder: Path, count: int, patience: float = 120) -> None:
+    """Until metrics.jsonl has so many lines, or the process has ended."""
+    path, deadline = folder / "metrics.jsonl", time.monotonic() + patience
+    while process.poll() is None and time.monotonic() < deadline:
+        if path.is_file() and path.read_text().count("\n") >= count:
+            return
+        time.sleep(0.002)
