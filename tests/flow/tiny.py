@@ -95,26 +95,31 @@ def _undisturbed(toml: str) -> Outcome:
 
 
 _PROGRAM = """
-import sys, tomllib
-from pathlib import Path
+import sys, time, tomllib
 import rofl
 from rofl.config import Experiment
 from rofl.experiment import Interrupted
 from rofl.methods import METHODS
 from tests.flow.tiny import METHODS_OF_TESTS
 METHODS.update(METHODS_OF_TESTS)
+settings, folder, workers, pause = sys.argv[1:]
+
+def listener(experiment, entry):
+    if entry["round"] == int(pause):
+        time.sleep(600)
+
 try:
-    rofl.run(Experiment(**tomllib.loads(sys.argv[1])), sys.argv[2], workers=int(sys.argv[3]))
+    rofl.run(Experiment(**tomllib.loads(settings)), folder, workers=int(workers), listener=listener)
     print("finished", flush=True)
 except Interrupted as stop:
     print("stopped", stop.index, stop.folder, flush=True)
 """
 
 
-def start(experiment: Experiment, folder: Path, workers: int = 0) -> "subprocess.Popen[str]":
-    """The run in a process of its own, in a session of its own."""
+def start(experiment: Experiment, folder: Path, workers: int = 0, pause: int = 0) -> "subprocess.Popen[str]":
+    """The run in a process of its own, in a session of its own; it falls asleep after round `pause`."""
     return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, experiment.toml(), str(folder), str(workers)],
+        [sys.executable, "-c", _PROGRAM, experiment.toml(), str(folder), str(workers), str(pause)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

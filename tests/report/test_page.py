@@ -43,7 +43,7 @@ def test_page_holds_the_figures_of_each_summary(runs, parsed, name):
     assert f"{summary['bytes_up'] / 1e6:.1f} MB" in parsed.text
     assert f"{summary['bytes_down'] / 1e6:.1f} MB" in parsed.text
     assert summary["digest"] in parsed.text
-    assert summary["torch"] in parsed.text
+    assert summary["versions"]["torch"] in parsed.text
 
 
 def test_headline_says_what_was_run(parsed):

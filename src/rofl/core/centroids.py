@@ -38,13 +38,7 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
     >>> similarity(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-2.0, 0.0]]))
     tensor([1., 0.])
     """
-    lengths = (_dot(left, left) * _dot(right, right)).sqrt()
-    return (_dot(left, right) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp(0, 1)
-
-
-def _dot(left: Tensor, right: Tensor) -> Tensor:
-    product: Tensor = torch.linalg.vecdot(left, right)
-    return product
+    return (F.normalize(left, dim=-1) * F.normalize(right, dim=-1)).sum(dim=-1).clamp(0, 1)
 
 
 def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
@@ -70,7 +64,7 @@ def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
 
 def known(centroids: Tensor) -> Tensor:
     """Mask (K,) of the classes that have a centroid at all."""
-    return _dot(centroids, centroids) > 0
+    return centroids.square().sum(dim=-1) > 0
 
 
 def class_similarities(features: Tensor, centroids: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
     if len(labels) == 0:
         return labels.clone()
     draw = torch.rand(len(labels), 1, generator=generator, dtype=torch.float64)  # (n, 1)
-    edges = matrix.cumsum(dim=1)[labels]  # (n, K), the last column is 1 up to rounding
+    edges = matrix.cumsum(dim=1)[labels.long()]  # (n, K), the last column is 1 up to rounding
     return (draw >= edges[:, :-1]).sum(dim=1)  # (n,)
 
 

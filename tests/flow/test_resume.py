@@ -1,0 +1,295 @@
+"""A run that was cut off goes on as if nothing had happened."""
+
+import functools
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rofl
+from rofl import scene
+from rofl.engines.local import Simulation
+from rofl.engines.pool import Pool
+from rofl.engines.states import StateStore
+from rofl.errors import UserError
+from rofl.experiment import Interrupted
+from rofl.methods import METHODS
+from rofl.run_folder import RunFolder
+from tests.engines.processes import children, wait_until_gone
+from tests.flow.tiny import METHODS_OF_TESTS, outcome, start, tiny, undisturbed, wait_for_lines
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "remember", METHODS_OF_TESTS["remember"])
+    monkeypatch.setattr(scene, "load", functools.cache(scene.load))
+
+
+# --- a process that is killed ---
+
+
+@pytest.mark.parametrize(
+    ("method", "every", "lines", "workers"),
+    [("rofl", 1, 1, 0), ("rofl", 2, 3, 1), ("remember", 1, 2, 0), ("remember", 2, 3, 0)],
+)
+def test_a_killed_run_ends_as_if_it_had_not_been(
+    method: str, every: int, lines: int, workers: int, tmp_path: Path
+) -> None:
+    experiment = tiny(method=method, checkpoint_every=every, rounds=6)
+    with start(experiment, tmp_path / "run", workers) as process:
+        wait_for_lines(process, tmp_path / "run", lines)
+        process.kill()
+    done = rofl.resume(tmp_path / "run", workers=0)
+    assert outcome(done.folder) == undisturbed(experiment)
+
+
+def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> None:
+    experiment = tiny(method="remember", checkpoint_every=3, rounds=6)
+    with start(experiment, tmp_path / "run", pause=5) as process:
+        wait_for_lines(process, tmp_path / "run", 5)
+        process.kill()
+    folder = RunFolder(tmp_path / "run")
+    checkpoint = folder.read_checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.index, len(folder.read_history())) == (3, 5)
+    told: list[int] = []
+    rofl.resume(tmp_path / "run", workers=0, listener=lambda _, entry: told.append(entry["round"]))
+    assert told == [4, 5, 6]
+    assert outcome(tmp_path / "run") == undisturbed(experiment)
+
+
+def test_a_run_killed_twice(tmp_path: Path) -> None:
+    experiment = tiny(rounds=6)
+    with start(experiment, tmp_path / "run", pause=2) as process:
+        wait_for_lines(process, tmp_path / "run", 2)
+        process.kill()
+
+    def stop(_: object, entry: Any) -> None:
+        if entry["round"] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        rofl.resume(tmp_path / "run", workers=0, listener=stop)
+    rofl.resume(tmp_path / "run", workers=0)
+    assert outcome(tmp_path / "run") == undisturbed(experiment)
+
+
+# --- Ctrl-C ---
+
+
+def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) -> None:
+    """To the whole group of processes, as a terminal sends it."""
+    experiment = tiny(checkpoint_every=100, rounds=5)
+    with start(experiment, tmp_path / "run", workers=1, pause=3) as process:
+        wait_for_lines(process, tmp_path / "run", 3)
+        workers = children(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate()
+    assert said.split() == ["stopped", "3", str(tmp_path / "run")]
+    assert process.returncode == 0
+    assert len(workers) == 1
+    assert wait_until_gone(workers) == set()
+    checkpoint = RunFolder(tmp_path / "run").read_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.index == 3
+    assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
+
+
+def test_ctrl_c_before_the_first_round_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = tiny()
+    with monkeypatch.context() as patch, pytest.raises(Interrupted) as stop:
+        patch.setattr(StateStore, "load", _stop)
+        rofl.run(experiment, tmp_path / "run", workers=0)
+    assert stop.value.index == 0
+    assert stop.value.folder == tmp_path / "run"
+    assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# --- at every moment ---
+
+
+class Killed(BaseException):
+    """Nothing handles it: as far as the disk can tell, the process is gone."""
+
+
+class Axe:
+    """Falls at one moment of a run, once."""
+
+    def __init__(self, moment: int, error: type[BaseException]) -> None:
+        self.left, self.error = moment, error
+
+    @property
+    def fell(self) -> bool:
+        return self.left < 0
+
+    def now(self) -> bool:
+        """Whether the next `tick` is the last."""
+        return self.left == 0
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise self.error
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with a moment before and a moment after it."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.tick()
+            result = function(*args, **kwargs)
+            self.tick()
+            return result
+
+        return wrapped
+
+
+def moments(error: type[BaseException]) -> Iterator[Axe]:
+    """An axe for each moment of a run, until one does not fall any more."""
+    for moment in itertools.count():
+        axe = Axe(moment, error)
+        yield axe
+        if axe.left >= 0:
+            assert moment > 20
+            return
+
+
+@pytest.mark.parametrize("method", ["rofl", "remember"])
+@pytest.mark.parametrize("every", [1, 2])
+def test_wherever_a_run_is_killed_it_goes_on(
+    method: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each file appears, and in the middle of a line of metrics.jsonl."""
+    experiment = tiny(method=method, checkpoint_every=every, rounds=3, cohort=2)
+    append = RunFolder.append_history
+    for number, axe in enumerate(moments(Killed)):
+        folder = tmp_path / str(number)
+
+        def cut_line(run_folder: RunFolder, entry: Any, axe: Axe = axe) -> None:
+            if axe.now():
+                with open(run_folder.path / "metrics.jsonl", "a") as file:
+                    file.write(json.dumps(entry)[:40])
+            axe.tick()
+            append(run_folder, entry)
+            axe.tick()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", axe.around(os.replace))
+            patch.setattr(RunFolder, "append_history", cut_line)
+            try:
+                rofl.run(experiment, folder, workers=0)
+            except Killed:
+                pass
+        if not RunFolder(folder).exists():
+            continue  # it had not even written its settings
+        rofl.resume(folder, workers=0)
+        assert outcome(folder) == undisturbed(experiment), f"killed at moment {number}"
+
+
+@pytest.mark.parametrize("method", ["rofl", "remember"])
+@pytest.mark.parametrize("every", [1, 2])
+def test_wherever_ctrl_c_falls_the_run_goes_on(
+    method: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each step of a run, also in the middle of a round."""
+    experiment = tiny(method=method, checkpoint_every=every, rounds=3, cohort=2)
+    different = []
+    for number, axe in enumerate(moments(KeyboardInterrupt)):
+        folder = tmp_path / str(number)
+        with monkeypatch.context() as patch:
+            for owner, name in [
+                (Pool, "broadcast"),
+                (StateStore, "save"),
+                (StateStore, "prune"),
+                (Simulation, "predict"),
+                (RunFolder, "append_history"),
+                (RunFolder, "write_checkpoint"),
+                (RunFolder, "write_suspects"),
+                (RunFolder, "write_summary"),
+            ]:
+                patch.setattr(owner, name, axe.around(getattr(owner, name)))
+            try:
+                rofl.run(experiment, folder, workers=0)
+            except Interrupted:
+                assert axe.fell
+        rofl.resume(folder, workers=0)
+        if outcome(folder) != undisturbed(experiment):
+            different.append(number)
+    assert different == []
+
+
+# --- what lies in the folder ---
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A run of 4 rounds that was stopped after 2."""
+
+    def stop(_: object, entry: Any) -> None:
+        if entry["round"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        rofl.run(tiny(), tmp_path / "run", workers=0, listener=stop)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("rest", ["", '{"round": 3', '{"round": 3, "accuracy": 12.5, "seconds": 0.1', "\x00\x00"])
+def test_a_last_line_that_was_cut_short_does_not_count(stopped: Path, rest: str) -> None:
+    with open(stopped / "metrics.jsonl", "a") as file:
+        file.write(rest)
+    assert [entry["round"] for entry in RunFolder(stopped).read_history()] == [1, 2]
+    rofl.resume(stopped, workers=0)
+    assert outcome(stopped) == undisturbed(tiny())
+
+
+def test_a_last_line_without_its_end_of_line_counts(stopped: Path) -> None:
+    path = stopped / "metrics.jsonl"
+    path.write_text(path.read_text().rstrip("\n"))
+    rofl.resume(stopped, workers=0)
+    assert outcome(stopped) == undisturbed(tiny())
+
+
+@pytest.mark.parametrize("kept", [0, 4, 200, -1])
+def test_a_damaged_checkpoint_is_the_users_to_mend(stopped: Path, kept: int) -> None:
+    path = stopped / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match="checkpoint.safetensors is damaged") as error:
+        rofl.resume(stopped, workers=0)
+    assert error.value.hint
+    assert str(path) in str(error.value)
+
+
+def test_another_programs_checkpoint_is_the_users_to_mend(stopped: Path) -> None:
+    (stopped / "checkpoint.safetensors").write_bytes(b"PK\x03\x04 not ours at all")
+    with pytest.raises(UserError, match="damaged"):
+        rofl.resume(stopped, workers=0)
+
+
+def test_a_finished_run_is_returned_as_it_is(tmp_path: Path) -> None:
+    done = rofl.run(tiny(), tmp_path / "run", workers=0)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = rofl.resume(tmp_path / "run", workers=0, listener=lambda *_: pytest.fail("nothing is left to do"))
+    assert again.summary == done.summary
+    assert again.history == done.history
+    assert again.experiment == done.experiment
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run folder"):
+        rofl.resume(tmp_path)
+
+
+def test_a_run_may_be_resumed_with_another_number_of_workers(stopped: Path) -> None:
+    rofl.resume(stopped, workers=1)
+    assert outcome(stopped) == undisturbed(tiny())
