@@ -17,13 +17,6 @@ def test_any_number_of_workers_gives_the_same_run(workers: int, tmp_path: Path) 
     assert outcome(done.folder) == undisturbed(experiment)
 
 
-def test_workers_keep_the_states_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "remember", METHODS_OF_TESTS["remember"])
-    experiment = tiny(method="remember", rounds=3)
-    done = rofl.run(experiment, tmp_path / "run", workers=1)
-    assert outcome(done.folder) == undisturbed(experiment)
-
-
 def test_the_seed_decides() -> None:
     first, second = tiny(seed=1), tiny(seed=2)
     assert undisturbed(first).digest != undisturbed(second).digest

@@ -26,7 +26,7 @@ def _block(run: FinishedRun) -> str:
         "Finished": f"{finished:%Y-%m-%d %H:%M}",
         "Method": run.experiment.method["name"],
         "Seed": run.experiment.seed,
-        **summary["versions"],
+        **summary.get("versions", {}),
         "Digest": summary["digest"],
     }
     if summary.get("dropped"):
