@@ -24,11 +24,11 @@ SOFT = {"method__soft": True}
 READINGS = {
     "late, soft": {**LATE, **SOFT},
     "early, soft": {**SOFT},
-    "early, hard": {},
     "late, hard": {**LATE},
     "late, soft, per-sample mean": {**LATE, **SOFT, "method__cen_form": "sample"},
-    "no L_cen, soft": {**SOFT, "method__lambda_cen": 0.0},
     "late, soft, literal sum": {**LATE, **SOFT, "method__cen_form": "sum"},
+    "early, hard": {},
+    "no L_cen, soft": {**SOFT, "method__lambda_cen": 0.0},
 }
 SCALES = {
     "digits": ("digits", range(5), {"data__validation": 287}),

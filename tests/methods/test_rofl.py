@@ -16,7 +16,7 @@ from tests.methods import toy
 from tests.naive import equations, local_update
 
 T = 6  # a round in which all is at work: t_pl is below, lambda_cen has risen
-FULL = Rofl(lr=0.1, batch=8, epochs=2, tau=0.3, t_pl=4)
+FULL = Rofl(lr=0.1, batch=8, epochs=2, tau=0.3, t_pl=4, cen_start=0.0, soft=False)
 BARE = replace(FULL, lambda_cen=0.0, lambda_e=0.0, mask=False, pseudo="none")  # nothing of the paper is left
 DATA = toy.noisy(range(24))
 ONE_STEP = {"batch": 24, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0}

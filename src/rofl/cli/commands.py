@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -58,9 +59,14 @@ def main() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def _first_words(context: typer.Context) -> None:
+def _first_words(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+) -> None:
     """Federated learning when labels are wrong."""
-    if context.invoked_subcommand is None:
+    if version:
+        result.print(metadata.version("rofl"), highlight=False)
+    elif context.invoked_subcommand is None:
         result.print("rofl trains one model on data of many owners, whose labels may be wrong, and finds those labels.")
         result.print("A first look, about a minute:  [bold]rofl demo[/]\nAll commands:  [bold]rofl --help[/]")
 
@@ -79,6 +85,7 @@ def run_command(
     """Train once, and write a run folder."""
     chosen = choose(what, sets, method, seed)
     with Watch(talk) as watch:
+        watch.begin(chosen)
         done = run(chosen, out, workers=workers, data_dir=data_dir, listener=watch)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
@@ -93,6 +100,7 @@ def resume_command(
 ) -> None:
     """Go on with an interrupted run; it ends as if nothing had happened."""
     with Watch(talk) as watch:
+        watch.begin(RunFolder(folder).read_experiment())
         done = resume(folder, workers=workers, data_dir=data_dir, listener=watch)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
@@ -137,6 +145,7 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = 
     with Watch(talk) as watch:
         for name in ("plain", "rofl"):
             chosen = presets.preset("digits", method=name, noise__ratio=0.4)
+            watch.begin(chosen)
             runs.append(run(chosen, out / name, workers=workers, overwrite=True, listener=watch))
     page = write_page(runs, out, None)
     if as_json:
@@ -197,6 +206,7 @@ def run_all(
     """Run what is not there yet; go on with what is."""
     runs = []
     for chosen in plan:
+        watch.begin(chosen)
         place = RunFolder(folder / f"{chosen.method['name']}-s{chosen.seed}")
         if not place.exists():
             runs.append(run(chosen, place.path, workers=workers, data_dir=data_dir, listener=watch))

@@ -12,15 +12,10 @@ from rofl.config import Experiment
 
 
 class Watch:
-    """Follows one run after the other; `with Watch(console) as watch: rofl.run(..., listener=watch)`."""
+    """Follows one run after the other: `begin` before each, then it is called with every round."""
 
-    def __init__(self, console: Console, quiet: bool = False) -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
-        self.quiet = quiet
-        self._bars: dict[str, TaskID] = {}
-        self._started = time.monotonic()
-        self._first: dict[str, int] = {}
-        self._accuracy: dict[str, str] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -28,8 +23,12 @@ class Watch:
             TextColumn("{task.fields[accuracy]}"),
             TimeRemainingColumn(compact=True),
             console=console,
-            disable=quiet or not console.is_terminal,
+            disable=not console.is_terminal,
         )
+        self._bar = TaskID(0)
+        self._title = self._accuracy = ""
+        self._started = 0.0
+        self._done = 0  # rounds seen, which a resumed run's number is not
 
     def __enter__(self) -> "Watch":
         self._progress.start()
@@ -40,26 +39,26 @@ class Watch:
     ) -> None:
         self._progress.stop()
 
+    def begin(self, experiment: Experiment) -> None:
+        """Say what comes, before the first round is done."""
+        self._title = f"{experiment.method['name']}, seed {experiment.seed}"
+        self._accuracy, self._started, self._done = "", time.monotonic(), 0
+        self._bar = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
+        if not self.console.is_terminal:
+            federation = f"{experiment.cohort} of {experiment.clients} clients a round, {experiment.rounds} rounds"
+            self.console.print(f"{self._title}: {experiment.data.name}, {federation}", markup=False, highlight=False)
+
     def __call__(self, experiment: Experiment, entry: Mapping[str, Any]) -> None:
         """Take in a finished round."""
-        title = f"{experiment.method['name']}, seed {experiment.seed}"
         for client, reason in entry["dropped"].items():
             warning = f"warning: client {client} was left out of round {entry['round']}: {reason}"
             self.console.print(warning, style="yellow", markup=False)
-        if self.quiet:
-            return
-        if title not in self._bars:
-            self._bars[title] = self._progress.add_task(title, total=experiment.rounds, accuracy="")
-            self._first[title], self._started = entry["round"], time.monotonic() - entry["seconds"]
+        self._done += 1
         if entry["accuracy"] is not None:
-            self._accuracy[title] = f"{entry['accuracy']:.1f} %"
-        shown = self._accuracy.get(title, "")
-        self._progress.update(self._bars[title], completed=entry["round"], accuracy=shown)
+            self._accuracy = f"{entry['accuracy']:.1f} %"
+        self._progress.update(self._bar, completed=entry["round"], accuracy=self._accuracy)
         if not self.console.is_terminal:
-            spent = (time.monotonic() - self._started) / (entry["round"] - self._first[title] + 1)
-            left = spent * (experiment.rounds - entry["round"])
-            accuracy = f"accuracy {shown}, " if entry["accuracy"] is not None else ""
-            self.console.print(
-                f"{title}: round {entry['round']}/{experiment.rounds}, {accuracy}about {left:.0f} s left",
-                highlight=False,
-            )
+            left = (time.monotonic() - self._started) / self._done * (experiment.rounds - entry["round"])
+            accuracy = f"accuracy {self._accuracy}, " if entry["accuracy"] is not None else ""
+            line = f"{self._title}: round {entry['round']}/{experiment.rounds}, {accuracy}about {left:.0f} s left"
+            self.console.print(line, markup=False, highlight=False)

@@ -1,0 +1,20 @@
+"""The point of it all, in a few seconds; tests/flow/test_promises.py takes its time."""
+
+from pathlib import Path
+from statistics import mean
+
+import rofl
+
+
+def late_accuracy(run: rofl.Run) -> float:
+    return mean(entry["accuracy"] for entry in run.history[-5:])
+
+
+def test_with_four_of_ten_labels_wrong_rofl_beats_plain_and_finds_them(tmp_path: Path) -> None:
+    changes = {"noise__ratio": 0.4, "rounds": 14, "clients": 10, "cohort": 4, "method__batch": 20, "model__width": 0.5}
+    plain = rofl.run(rofl.preset("digits", method="plain", **changes), tmp_path / "plain", workers=0)
+    ours = rofl.run(rofl.preset("digits", method__t_pl=6, **changes), tmp_path / "rofl", workers=0)
+    assert late_accuracy(ours) > late_accuracy(plain) + 2
+    assert late_accuracy(ours) > 90
+    assert ours.summary["detection"]["recall"] > 0.8
+    assert ours.summary["detection"]["precision"] > 0.8
