@@ -73,6 +73,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
     with start(experiment, tmp_path / "run", workers=1, pause=3) as process:
         wait_for_lines(process, tmp_path / "run", 3)
         workers = children(process.pid)
+        assert all(os.getpgid(worker) != process.pid for worker in workers)  # Ctrl-C is for the parent alone
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate()
     assert said.split() == ["stopped", "3", str(tmp_path / "run")]
@@ -256,6 +257,19 @@ def test_another_programs_checkpoint_is_the_users_to_mend(stopped: Path) -> None
     (stopped / "checkpoint.safetensors").write_bytes(b"PK\x03\x04 not ours at all")
     with pytest.raises(UserError, match="damaged"):
         rofl.resume(stopped, workers=0)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "gone"])
+def test_a_damaged_client_state_is_the_users_to_mend(damage: str, tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        rofl.run(tiny(method="remember", clients=3), tmp_path / "run", workers=0, listener=stop)
+    for path in (tmp_path / "run" / "states").iterdir():
+        path.write_bytes(b"rubbish") if damage == "garbage" else path.unlink()
+    with pytest.raises(UserError, match="states"):
+        rofl.resume(tmp_path / "run", workers=0)
 
 
 def test_a_finished_run_is_returned_as_it_is(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def achieved_ratio(labels: Tensor, truth: Tensor) -> float:
 
 def check_labels(labels: Tensor, classes: int) -> None:
     """Labels are whole numbers in 0 .. classes - 1, or a clear error."""
-    if labels.is_floating_point() or labels.dim() != 1:
+    if labels.is_floating_point() or labels.dtype == torch.bool or labels.dim() != 1:
         raise ValueError("labels must be one row of whole numbers")
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ValueError(f"labels must lie in 0..{classes - 1}, found {int(labels.min())}..{int(labels.max())}")

@@ -19,7 +19,7 @@ def derive(seed: int, *key: int | str) -> int:
     >>> derive(0, 1, 23) == derive(0, 12, 3)
     False
     """
-    text = "\x1f".join([str(seed), *(f"{type(part).__name__}:{part}" for part in key)])
+    text = "\x1f".join([str(seed), *(f"str:{part}" if isinstance(part, str) else f"int:{int(part)}" for part in key)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

@@ -53,6 +53,8 @@ def mismatch(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Ten
             return f"{name!r} was not asked for"
         if found[name].shape != expected[name].shape:
             return f"{name!r} has shape {tuple(found[name].shape)}, not {tuple(expected[name].shape)}"
+        if found[name].dtype != expected[name].dtype:
+            return f"{name!r} is {found[name].dtype}, not {expected[name].dtype}"
         if not bool(torch.isfinite(found[name]).all()):
             return f"{name!r} is not finite"
     return None

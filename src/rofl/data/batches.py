@@ -74,6 +74,8 @@ def batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tenso
 
     A single left-over joins the batch before it; a shard of one sample is shown twice in its batch.
     """
+    if count == 0:
+        return
     order = torch.randperm(count, generator=generator)
     if count == 1:
         order = order.repeat(2)

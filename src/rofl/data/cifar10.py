@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ _ARCHIVE = Remote(
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "c32a1d4ab5d03f1284b67883e8d87530",
 )
+_AGAIN = "delete it and fetch it again"
 
 
 def load(folder: Path) -> ImageSet:
@@ -48,14 +50,18 @@ def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
     try:
         table = parquet.read_table(path, columns=["img", "label"]).to_pydict()
     except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a parquet file with the columns img and label ({error}).") from error
+        raise UserError(f"{path} is not a parquet file with the columns img and label.", _AGAIN) from error
     pixels = np.empty((len(table["img"]), _SIDE, _SIDE, 3), dtype=np.uint8)
     for row, cell in enumerate(table["img"]):
         try:
             with Image.open(io.BytesIO(cell["bytes"] if isinstance(cell, dict) else cell)) as image:
+                if image.size != (_SIDE, _SIDE):
+                    raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
                 pixels[row] = np.asarray(image.convert("RGB"))
         except (OSError, ValueError) as error:
             raise UserError(f"image {row} of {path} cannot be decoded ({error}).") from error
+    if not all(isinstance(label, int) for label in table["label"]):
+        raise UserError(f"{path} has labels that are not whole numbers.", _AGAIN)
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.tensor(table["label"], dtype=torch.long)
 
 
@@ -65,17 +71,17 @@ def read_archive(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
         with tarfile.open(path) as archive:
             parts = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
             raw = {name: part.read() for name, part in parts.items() if part is not None and name.endswith(".bin")}
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise UserError(f"{path} cannot be read ({error}).", "delete it and fetch it again") from error
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read ({type(error).__name__}).", _AGAIN) from error
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
     missing = [name for name in [*names, "test_batch.bin"] if name not in raw]
     if missing:
-        raise UserError(f"{path} lacks {', '.join(missing)}.", f"fetch {_ARCHIVE.name} again")
+        raise UserError(f"{path} lacks {', '.join(missing)}.", _AGAIN)
     return _records(b"".join(raw[name] for name in names), path), _records(raw["test_batch.bin"], path)
 
 
 def _records(raw: bytes, path: Path) -> tuple[Tensor, Tensor]:
     if len(raw) % _RECORD:
-        raise UserError(f"{path} holds an incomplete record.", f"fetch {_ARCHIVE.name} again")
+        raise UserError(f"{path} holds an incomplete record.", _AGAIN)
     table = torch.from_numpy(np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD).copy())
     return table[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), table[:, 0].long()

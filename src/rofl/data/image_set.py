@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from rofl.core.noise import check_labels
 from rofl.data.batches import Transform
 from rofl.errors import UserError
 
@@ -19,6 +20,15 @@ class ImageSet:
     test: Tensor  # (M, C, H, W) uint8
     test_labels: Tensor  # (M,)
     transform: Transform
+
+    def __post_init__(self) -> None:
+        for part, labels in ((self.train, self.train_labels), (self.test, self.test_labels)):
+            if len(part) != len(labels):
+                raise UserError(f"{self.name} has {len(part)} images and {len(labels)} labels.", "fetch it again")
+            try:
+                check_labels(labels, len(self.classes))
+            except ValueError as error:
+                raise UserError(f"{self.name}: {error}.", "fetch it again") from error
 
     @property
     def shape(self) -> tuple[int, int, int]:

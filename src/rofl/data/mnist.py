@@ -1,6 +1,7 @@
 """MNIST from its four idx files."""
 
 import gzip
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,14 @@ _FILES = {
 
 def load(folder: Path) -> ImageSet:
     """All 60,000 + 10,000 images."""
+    train, train_labels, test, test_labels = (_part(folder, name.removesuffix(".gz")) for name in _FILES)
     return ImageSet(
         name="mnist",
         classes=tuple(str(digit) for digit in range(10)),
-        train=_part(folder, "train-images-idx3-ubyte").unsqueeze(1),
-        train_labels=_part(folder, "train-labels-idx1-ubyte").long(),
-        test=_part(folder, "t10k-images-idx3-ubyte").unsqueeze(1),
-        test_labels=_part(folder, "t10k-labels-idx1-ubyte").long(),
+        train=train.unsqueeze(1),
+        train_labels=train_labels.long(),
+        test=test.unsqueeze(1),
+        test_labels=test_labels.long(),
         transform=Transform(mean=(0.1307,), std=(0.3081,), crop=2),
     )
 
@@ -47,11 +49,11 @@ def read_idx(path: Path) -> Tensor:
     """An idx file of unsigned bytes: big-endian magic 0x000008nn, n dimensions, then the values."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}).", "delete it and fetch it again") from error
     dimensions = raw[3] if len(raw) >= 4 and raw[:3] == b"\0\0\x08" else 0
     start = 4 + 4 * dimensions
     shape = np.frombuffer(raw, dtype=">i4", count=dimensions, offset=4).tolist() if len(raw) >= start else []
-    if not shape or len(raw) != start + int(np.prod(shape)):
+    if not shape or min(shape) < 0 or len(raw) != start + int(np.prod(shape)):
         raise UserError(f"{path} is not a complete idx file of bytes.", "delete it and fetch it again")
     return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy())

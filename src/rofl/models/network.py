@@ -27,7 +27,8 @@ class Network(nn.Module):
         """A copy for prediction only: evaluation mode, batch norm folded into the convolutions; half the time."""
         copied = copy.copy(self)
         copied._modules = {**self._modules, "extractor": _folded(self.extractor)}
-        return copied.eval()
+        copied.training = False  # not eval(), which would reach the layers that both share
+        return copied
 
 
 def _folded(extractor: nn.Module) -> nn.Module:

@@ -1,0 +1,354 @@
+"""Settings: from presets, files and the command line; and what happens to wrong ones."""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rofl
+from rofl.config import Experiment, all_keys, experiment, parse_change, read_toml, with_changes
+from rofl.data import DATASETS
+from rofl.errors import UserError
+from rofl.methods import METHODS, Plain, Rofl
+from rofl.models import MODELS
+from rofl.presets import PRESETS, find, preset
+
+INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """{"a": {"b": value}} from "a.b"."""
+    return with_changes({}, {key: value})
+
+
+def refused(settings: dict[str, Any]) -> UserError:
+    with pytest.raises(UserError) as error:
+        experiment(settings)
+    return error.value
+
+
+# --- wrong settings ---
+
+MISSPELT = {
+    "roundz": "rounds",
+    "cohorts": "cohort",
+    "client": "clients",
+    "checkpoint-every": "checkpoint_every",
+    "data.nam": "data.name",
+    "data.partitions": "data.partition",
+    "noise.ration": "noise.ratio",
+    "noise.knd": "noise.kind",
+    "model.widht": "model.width",
+    "method.lamda_cen": "lambda_cen",
+    "method.epoch": "epochs",
+    "method.tpl": "t_pl",
+}
+UNKNOWN = {
+    ("method.name", "roffl"): "rofl",
+    ("method.name", "plane"): "plain",
+    ("data.name", "digit"): "digits",
+    ("data.name", "cifar"): "cifar10",
+    ("model.name", "cnn"): "cnn9",
+    ("noise.kind", "symetric"): "symmetric",
+    ("data.partition", "dirichet"): "dirichlet",
+    ("method.pseudo", "globl"): "global",
+    ("method.cen_form", "summ"): "sum",
+}
+
+
+@pytest.mark.parametrize(("wrong", "right"), MISSPELT.items())
+def test_a_misspelt_key_is_told_with_the_nearest_right_one(wrong: str, right: str) -> None:
+    error = refused(nested(wrong, 1))
+    assert repr(wrong.removeprefix("method.")) in error.sentence
+    assert repr(right) in str(error)
+
+
+@pytest.mark.parametrize(("key", "wrong", "right"), [(*key, right) for key, right in UNKNOWN.items()])
+def test_an_unknown_name_is_told_with_the_nearest_right_one(key: str, wrong: str, right: str) -> None:
+    error = refused(nested(key, wrong))
+    assert repr(right) in str(error)
+    assert key.rpartition(".")[2] in str(error) or repr(wrong) in str(error)
+
+
+WRONG = [
+    ("rounds", 0),
+    ("rounds", -3),
+    ("rounds", 1.5),
+    ("rounds", "many"),
+    ("rounds", None),
+    ("clients", 0),
+    ("cohort", 0),
+    ("cohort", 21),  # of 20 clients
+    ("seed", -1),
+    ("seed", 2**63),
+    ("evaluate_every", 0),
+    ("checkpoint_every", 0),
+    ("name", 7),
+    ("noise.ratio", 1.0),
+    ("noise.ratio", -0.1),
+    ("noise.ratio", NOT_A_NUMBER),
+    ("noise.ratio", "half"),
+    ("data.train", 0),
+    ("data.train", "all"),
+    ("data.validation", -1),
+    ("data.minimum", 0),
+    ("data.alpha", 0.0),
+    ("data.shards", 0),
+    ("data.name", 3),
+    ("model.width", 0),
+    ("model.width", 9),
+    ("method.lr", 0),
+    ("method.lr", NOT_A_NUMBER),
+    ("method.lr", INFINITE),
+    ("method.momentum", 1.0),
+    ("method.weight_decay", -1),
+    ("method.batch", 1),
+    ("method.epochs", 0),
+    ("method.tau", "unknown"),
+    ("method.tau", 1.0),
+    ("method.lambda_e", -1),
+    ("method.lambda_e", INFINITE),
+    ("method.mask", "perhaps"),
+    ("method.t_pl", 0),
+    ("method.name", 3),
+    ("method.name", ["rofl"]),
+    ("data", "digits"),
+    ("data", 3),
+    ("method", "rofl"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_a_wrong_value_is_told_with_its_key(key: str, value: Any) -> None:
+    error = refused(nested(key, value))
+    assert key.rpartition(".")[2] in error.sentence
+    assert is_one_sentence_with_a_hint(error)
+
+
+@pytest.mark.parametrize(("key", "value"), [*((key, 1) for key in MISSPELT), *UNKNOWN])
+def test_a_wrong_name_is_one_sentence_and_one_thing_to_try(key: str, value: Any) -> None:
+    assert is_one_sentence_with_a_hint(refused(nested(key, value)))
+
+
+def is_one_sentence_with_a_hint(error: UserError) -> bool:
+    return error.sentence.endswith(".") and "\n" not in str(error) and str(error).count("Try:") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        ({"method": "rofl"}, {"method.lr": 0.1}),
+        ({"method": "rofl"}, {"method.name": "plain"}),
+        ({"method": 3}, {"method.lr": 0.1}),
+        ({}, {"method.name": ["plain"]}),
+        ({"data": "digits"}, {"data.train": 5}),
+    ],
+)
+def test_a_change_within_what_is_no_table_is_the_users_to_mend(
+    settings: dict[str, Any], change: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError):
+        experiment(with_changes(settings, change))
+
+
+@pytest.mark.parametrize("change", [{"rounds.x": 1}, {"": 1}, {"a..b": 1}, {"data.name.x": 1}, {"noise": 3}])
+def test_a_change_that_fits_nowhere_is_the_users_to_mend(change: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        experiment(with_changes(find("digits").settings, change))
+
+
+def test_an_unknown_preset_is_told_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"There is no preset 'digit'\. Try: 'digits'"):
+        preset("digit")
+
+
+def test_a_file_that_is_no_toml_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("rounds = ")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("broken.toml", "binary.toml", "absent.toml", "."):
+        with pytest.raises(UserError, match="cannot be read as TOML"):
+            read_toml(tmp_path / name)
+
+
+# --- right settings ---
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> Experiment:
+    positive = st.floats(1e-9, 1e3)
+    share = st.floats(0, 1, exclude_max=True)
+    name = draw(st.sampled_from(sorted(METHODS)))
+    method: dict[str, Any] = {
+        "name": name,
+        "lr": draw(positive),
+        "momentum": draw(share),
+        "batch": draw(st.integers(2)),
+    }
+    if name == "rofl":
+        method |= {
+            "tau": draw(share | st.just("known")),
+            "t_pl": draw(st.integers(1, 10**6)),
+            "soft": draw(st.booleans()),
+            "pseudo": draw(st.sampled_from(["global", "naive", "none"])),
+        }
+    clients = draw(st.integers(1, 1000))
+    return experiment(
+        {
+            "name": draw(st.text(st.characters(codec="utf-8"), max_size=8)),
+            "data": {
+                "name": draw(st.sampled_from(sorted(DATASETS))),
+                "train": draw(st.none() | st.integers(1, 10**6)),
+                "partition": draw(st.sampled_from(["iid", "shards", "dirichlet"])),
+                "alpha": draw(positive),
+            },
+            "noise": {"kind": draw(st.sampled_from(["symmetric", "pair"])), "ratio": draw(share)},
+            "model": {"name": draw(st.sampled_from(sorted(MODELS))), "width": draw(st.floats(1e-3, 8))},
+            "method": method,
+            "rounds": draw(st.integers(1, 10**6)),
+            "clients": clients,
+            "cohort": draw(st.integers(1, clients)),
+            "seed": draw(st.integers(0, 2**63 - 1)),
+        }
+    )
+
+
+@given(experiments())
+def test_an_experiment_survives_toml_exactly(chosen: Experiment) -> None:
+    again = experiment(tomllib.loads(chosen.toml()))
+    assert again == chosen
+    assert again.toml() == chosen.toml()
+    assert again.build_method() == chosen.build_method()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_toml_holds_every_setting(name: str) -> None:
+    chosen = experiment({"method": {"name": name}, "data": {"train": 5, "test": 6}})
+    written = {
+        f"{key}.{inner}" if inner else key
+        for key, value in tomllib.loads(chosen.toml()).items()
+        for inner in (value if isinstance(value, dict) else [""])
+    }
+    assert written == set(all_keys({"method": {"name": name}}))
+
+
+def test_settings_left_out_get_their_defaults() -> None:
+    chosen = experiment({})
+    assert chosen.method == {"name": "rofl", **vars(Rofl())}
+    assert chosen == Experiment()
+
+
+def test_tau_known_becomes_the_noise_ratio() -> None:
+    method = preset("digits", noise__ratio=0.35).build_method()
+    assert isinstance(method, Rofl)
+    assert method.tau == 0.35
+    fixed = preset("digits", noise__ratio=0.35, method__tau=0.1).build_method()
+    assert isinstance(fixed, Rofl)
+    assert fixed.tau == 0.1
+    assert isinstance(preset("digits", method="plain").build_method(), Plain)
+
+
+def test_an_experiment_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        preset("digits").rounds = 3
+
+
+def test_a_change_of_method_keeps_what_the_new_one_has_too() -> None:
+    settings = {"rounds": 3, "method": {"name": "rofl", "lr": 0.3, "tau": 0.1, "t_pl": 7}}
+    changed = with_changes(settings, {"method.name": "plain"})
+    assert changed == {"rounds": 3, "method": {"name": "plain", "lr": 0.3}}
+    assert settings["method"] == {"name": "rofl", "lr": 0.3, "tau": 0.1, "t_pl": 7}  # untouched
+    assert with_changes(settings, {"method.name": "rofl"}) == settings
+
+
+def test_changes_of_the_new_method_count_whatever_their_order() -> None:
+    settings = {"method": {"name": "plain", "lr": 0.3}}
+    for order in (["method.name", "method.tau"], ["method.tau", "method.name"]):
+        values = {"method.name": "rofl", "method.tau": 0.2}
+        changed = with_changes(settings, {key: values[key] for key in order})
+        assert changed == {"method": {"name": "rofl", "lr": 0.3, "tau": 0.2}}
+
+
+def test_a_setting_of_the_old_method_is_refused_for_the_new_one() -> None:
+    settings = with_changes(find("digits").settings, {"method.name": "plain", "method.t_pl": 3})
+    assert "'t_pl'" in str(refused(settings))
+
+
+def test_changes_do_not_touch_the_preset() -> None:
+    before = find("digits").settings
+    frozen = repr(before)
+    preset("digits", noise__ratio=0.1, method="plain", data__train=7, rounds=2)
+    assert repr(before) == frozen
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("rounds=3", "rounds", 3),
+        ("noise.ratio=0.4", "noise.ratio", 0.4),
+        ("noise.kind=pair", "noise.kind", "pair"),
+        ("noise.kind='pair'", "noise.kind", "pair"),
+        ("method.mask=false", "method.mask", False),
+        ("method.lr=1e-3", "method.lr", 0.001),
+        (" rounds = 3 ", "rounds", 3),
+        ("name=a=b", "name", "a=b"),
+        ("name=", "name", ""),
+    ],
+)
+def test_a_change_on_the_command_line_is_read_as_toml_or_text(text: str, key: str, value: Any) -> None:
+    found = parse_change(text)
+    assert found == (key, value)
+    assert type(found[1]) is type(value)
+
+
+@pytest.mark.parametrize("text", ["rounds", "", "=3", " =3"])
+def test_a_change_without_key_or_value_is_the_users_to_mend(text: str) -> None:
+    with pytest.raises(UserError, match="key=value"):
+        parse_change(text)
+
+
+# --- presets ---
+
+
+def test_there_are_as_many_presets_as_we_know_of() -> None:
+    assert len(PRESETS) == 5
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_builds_and_says_what_it_is(name: str) -> None:
+    chosen = preset(name)
+    assert chosen.name == name
+    assert chosen.build_method()
+    assert PRESETS[name].about
+    assert experiment(tomllib.loads(chosen.toml())) == chosen
+
+
+@pytest.fixture(scope="module")
+def some_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MNIST as it is, and the first images of CIFAR-10, which takes long to decode."""
+    if "ROFL_DATA" not in os.environ:
+        pytest.skip("MNIST and CIFAR-10 lie in the folder that ROFL_DATA names, and that is not set")
+    whole, few = Path(os.environ["ROFL_DATA"]), tmp_path_factory.mktemp("data")
+    (few / "mnist").symlink_to(whole / "mnist")
+    (few / "cifar10").mkdir()
+    for name in ("train.parquet", "test.parquet"):
+        parquet.write_table(parquet.read_table(whole / "cifar10" / name).slice(0, 16), few / "cifar10" / name)
+    return few
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_presets_data_and_network_go_through_a_round(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    embedded = preset(name).data.name == "digits"
+    files = None if embedded else request.getfixturevalue("some_files")
+    few = {"data.train": 16, "data.test": 4, "clients": 2, "cohort": 1, "rounds": 1, "method.epochs": 1}
+    small = experiment(with_changes(PRESETS[name].settings, few))
+    done = rofl.run(small, tmp_path / "run", workers=0, data_dir=files)
+    assert done.summary["dropped"] == 0
+    assert done.summary["dataset"] == preset(name).data.name
+    assert len(done.history) == 1
