@@ -44,9 +44,9 @@ MISSPELT = {
     "noise.ration": "noise.ratio",
     "noise.knd": "noise.kind",
     "model.widht": "model.width",
-    "method.lamda_cen": "lambda_cen",
-    "method.epoch": "epochs",
-    "method.tpl": "t_pl",
+    "method.lamda_cen": "method.lambda_cen",
+    "method.epoch": "method.epochs",
+    "method.tpl": "method.t_pl",
 }
 UNKNOWN = {
     ("method.name", "roffl"): "rofl",
@@ -64,7 +64,7 @@ UNKNOWN = {
 @pytest.mark.parametrize(("wrong", "right"), MISSPELT.items())
 def test_a_misspelt_key_is_told_with_the_nearest_right_one(wrong: str, right: str) -> None:
     error = refused(nested(wrong, 1))
-    assert repr(wrong.removeprefix("method.")) in error.sentence
+    assert repr(wrong) in error.sentence
     assert repr(right) in str(error)
 
 
@@ -275,7 +275,7 @@ def test_changes_of_the_new_method_count_whatever_their_order() -> None:
 
 def test_a_setting_of_the_old_method_is_refused_for_the_new_one() -> None:
     settings = with_changes(find("digits").settings, {"method.name": "plain", "method.t_pl": 3})
-    assert "'t_pl'" in str(refused(settings))
+    assert "'method.t_pl'" in str(refused(settings))
 
 
 def test_changes_do_not_touch_the_preset() -> None:

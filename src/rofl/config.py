@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
@@ -14,9 +14,12 @@ from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 
+_HELP = "a value that fits; docs/settings.md lists all settings"
+_Named = TypeVar("_Named")
+
 
 class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataSpec(_Spec):
@@ -34,7 +37,8 @@ class DataSpec(_Spec):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        return _choose("data set", name, DATASETS)
+        _choose("data set", name, DATASETS)
+        return name
 
 
 class NoiseSpec(_Spec):
@@ -53,7 +57,8 @@ class ModelSpec(_Spec):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        return _choose("model", name, MODELS)
+        _choose("model", name, MODELS)
+        return name
 
 
 class Experiment(_Spec):
@@ -63,7 +68,7 @@ class Experiment(_Spec):
     data: DataSpec = DataSpec()
     noise: NoiseSpec = NoiseSpec()
     model: ModelSpec = ModelSpec()
-    method: dict[str, Any] = Field(default_factory=lambda: {"name": "rofl"})  # completed with the method's defaults
+    method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)  # completed with the method's defaults
     rounds: Annotated[int, Field(ge=1)] = 30
     clients: Annotated[int, Field(ge=1)] = 20
     cohort: Annotated[int, Field(ge=1)] = 5  # clients a round
@@ -75,6 +80,7 @@ class Experiment(_Spec):
     @classmethod
     def _complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
         name = settings.get("name", "rofl")
+        _choose("method", name, METHODS)
         return {"name": name, **asdict(_build(name, settings))}  # type: ignore[call-overload]
 
     @model_validator(mode="after")
@@ -106,7 +112,7 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
             raise unknown("setting", ".".join(place), all_keys(settings)) from None
         cause = first.get("ctx", {}).get("error", first["msg"])
         key = ".".join(part for part in place if "[" not in part and part not in ("int", "float"))
-        raise UserError(f"{key}: {cause}." if key else f"{cause}.", "rofl run --help lists the settings") from None
+        raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None
 
 
 def all_keys(settings: Mapping[str, Any]) -> list[str]:
@@ -114,26 +120,27 @@ def all_keys(settings: Mapping[str, Any]) -> list[str]:
     keys = [name for name in Experiment.model_fields if name not in ("data", "noise", "model", "method")]
     for part, spec in (("data", DataSpec), ("noise", NoiseSpec), ("model", ModelSpec)):
         keys += [f"{part}.{name}" for name in spec.model_fields]
-    method = METHODS.get(dict(settings.get("method", {})).get("name", "rofl"))
-    keys += ["method.name", *(f"method.{name}" for name in (_field_names(method) if method else []))]
-    return keys
+    method = settings.get("method")
+    kind = METHODS[method.get("name", "rofl")] if isinstance(method, Mapping) else METHODS["rofl"]
+    return [*keys, "method.name", *(f"method.{name}" for name in _field_names(kind))]
 
 
 def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with dotted keys changed. A change of method keeps the fields that the new one has too."""
     changed = {key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
-    name = changes.get("method.name")
-    if name is not None and name in METHODS:
-        kept = {"name", *_field_names(METHODS[name])}
-        changed["method"] = {key: value for key, value in changed.get("method", {}).items() if key in kept}
     for key, value in changes.items():
         table = changed
         *path, last = key.split(".")
         for part in path:
             table = table.setdefault(part, {})
             if not isinstance(table, dict):
-                raise unknown("setting", key, all_keys(settings))
+                raise UserError(f"{part} is not a table, so {key} cannot be set.", f"a table [{part}] in the settings")
         table[last] = value
+    kind = METHODS.get(str(changes.get("method.name")))
+    if kind is not None:
+        kept = {"name", *_field_names(kind)}
+        kept |= {key.removeprefix("method.") for key in changes}
+        changed["method"] = {key: value for key, value in changed["method"].items() if key in kept}
     return changed
 
 
@@ -157,18 +164,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _build(name: str, settings: Mapping[str, Any]) -> Method:
-    if name not in METHODS:
-        raise ValueError(unknown("method", name, METHODS).args[0])
     kind = METHODS[name]
     given = {key: value for key, value in settings.items() if key != "name"}
     for key in given:
         if key not in _field_names(kind):
-            raise ValueError(unknown(f"setting of {name}", key, _field_names(kind)).args[0])
+            raise unknown("setting", f"method.{key}", [f"method.{field}" for field in _field_names(kind)])
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
+        raise UserError(f"method.{first['loc'][0]}: {first['msg']}.", _HELP) from None
 
 
 def _field_names(kind: type) -> list[str]:
@@ -176,10 +181,12 @@ def _field_names(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _choose(what: str, name: str, names: Mapping[str, Any]) -> str:
+def _choose(what: str, name: Any, names: Mapping[str, _Named]) -> _Named:
+    if not isinstance(name, str):
+        raise UserError(f"The name of a {what} is a text, not {name!r}.", ", ".join(names))
     if name not in names:
-        raise ValueError(unknown(what, name, names).args[0])
-    return name
+        raise unknown(what, name, names)
+    return names[name]
 
 
 def _without_none(value: Any) -> Any:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rofl.cli import main
+
 TINY = ["--set", "rounds=3", "--set", "data.train=200", "--set", "clients=4", "--set", "cohort=2"]
 
 
@@ -46,7 +48,8 @@ def test_compare_makes_one_table_and_keeps_what_is_finished(tmp_path) -> None:
     rows = json.loads(first.stdout)["methods"]
     assert [(row["method"], row["seeds"]) for row in rows] == [("plain", 2), ("rofl", 2)]
     second = rofl(*arguments, cwd=tmp_path)
-    assert "round" not in second.stderr
+    assert "round 3/3" in first.stderr
+    assert "round 3/3" not in second.stderr
     assert "±" in second.stdout
     other = rofl(*arguments, "--set", "noise.ratio=0.1", cwd=tmp_path)
     assert other.returncode == 2
@@ -56,7 +59,7 @@ def test_compare_makes_one_table_and_keeps_what_is_finished(tmp_path) -> None:
 MISTAKES = {
     "preset": (["run", "digit"], "'digits'"),
     "key": (["run", "--set", "noise.rato=0.4"], "'noise.ratio'"),
-    "method key": (["run", "--set", "method.lambda_cent=1"], "'lambda_cen'"),
+    "method key": (["run", "--set", "method.lambda_cent=1"], "'method.lambda_cen'"),
     "method": (["run", "--method", "rolf"], "'rofl'"),
     "model": (["run", "--set", "model.name=cnn"], "'cnn9'"),
     "data set": (["run", "--set", "data.name=mnits"], "'mnist'"),
@@ -74,13 +77,16 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_with_the_next_thing_to_try(mistake, tmp_path) -> None:
+def test_a_mistake_is_one_sentence_with_the_next_thing_to_try(mistake, tmp_path, monkeypatch, capsys) -> None:
     arguments, hint = MISTAKES[mistake]
-    done = rofl(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert hint in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["rofl", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert hint in " ".join(said.err.split())
+    assert said.out == ""
     assert not (tmp_path / "runs").exists()
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
 from rofl.core.tensors import Tensors, floating, scaled_difference
@@ -18,6 +18,8 @@ _CHUNK = 125  # images per forward pass without gradient: fixed, since bits depe
 @dataclass(frozen=True)
 class LocalSgd:
     """How a client trains; the defaults are the paper's (supplement, "Implementation details")."""
+
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
 
     lr: Annotated[float, Field(gt=0)] = 0.25  # initial learning rate, MNIST and CIFAR-10
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
