@@ -67,3 +67,10 @@ def test_every_function_the_method_page_names_exists() -> None:
     for name in names:
         module, _, function = f"rofl.{name}".rpartition(".")
         assert hasattr(importlib.import_module(module), function), name
+
+
+def test_the_settings_page_lists_every_setting() -> None:
+    from rofl.config import all_keys
+
+    text = (ROOT / "docs" / "settings.md").read_text()
+    assert [key for key in all_keys({}) if f"`{key}`" not in text] == []
