@@ -244,11 +244,12 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         text=True,
     )
     with parent:
-        assert parent.stdout is not None
-        workers = {int(pid) for pid in parent.stdout.readline().split()}
-        assert len(workers) == WORKERS
-        assert all(map(alive, workers))
-        parent.kill()
-        parent.wait()
+        try:
+            assert parent.stdout is not None
+            workers = {int(pid) for pid in parent.stdout.readline().split()}
+            assert len(workers) == WORKERS
+            assert all(map(alive, workers))
+        finally:
+            parent.kill()
     (tmp_path / "script.json.0.1").touch()  # the busy one may end its client
     assert wait_until_gone(workers) == set()

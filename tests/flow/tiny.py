@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,9 +118,10 @@ except Interrupted as stop:
 """
 
 
-def start(experiment: Experiment, folder: Path, workers: int = 0, pause: int = 0) -> "subprocess.Popen[str]":
-    """The run in a process of its own, in a session of its own; it falls asleep after round `pause`."""
-    return subprocess.Popen(
+@contextmanager
+def start(experiment: Experiment, folder: Path, workers: int = 0, pause: int = 0) -> "Iterator[subprocess.Popen[str]]":
+    """The run in a process and a session of its own, which ends with the block; it falls asleep after round `pause`."""
+    process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, experiment.toml(), str(folder), str(workers), str(pause)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
@@ -126,6 +129,11 @@ def start(experiment: Experiment, folder: Path, workers: int = 0, pause: int = 0
         text=True,
         start_new_session=True,
     )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def wait_for_lines(process: "subprocess.Popen[str]", folder: Path, count: int, patience: float = 120) -> None:
