@@ -1,4 +1,4 @@
-"""Imports go one way (design.md, section 2); read from the source, nothing is imported."""
+"""Imports go one way; read from the source, nothing is imported."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a run leaves behind (design.md, section 6)."""
+"""What a run leaves behind."""
 
 import csv
 import json

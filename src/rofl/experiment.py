@@ -71,10 +71,11 @@ def run(
     if folder.exists():
         if not overwrite:
             raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
-        shutil.rmtree(folder.path)
     elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
-    scene = prepare(experiment, data_dir)
+    scene = prepare(experiment, data_dir)  # before anything is removed or made: it may refuse
+    if folder.exists():
+        shutil.rmtree(folder.path)
     folder.write_experiment(experiment)
     return _go_on(folder, experiment, scene, workers, listener)
 
@@ -112,28 +113,28 @@ def _go_on(
     )
     sizes = [len(part) for part in scene.parts]
     simulation = Simulation(pool, method, sizes, experiment.cohort, experiment.seed, states)
-    index, glob, saved = start.index, start.glob, start.index
+    now, saved = start, start.index  # the newest round that is in metrics.jsonl, and that is on disk
     try:
         for report in simulation.rounds(start.glob, start.index + 1, experiment.rounds):
             entry = _entry(report, _accuracy(simulation, report, experiment, scene))
-            index, glob = report.index, report.glob
             folder.append_history(entry)
             history.append(entry)
-            if index % experiment.checkpoint_every == 0 or index == experiment.rounds:
-                folder.write_checkpoint(Checkpoint(index, glob, states.rounds))
+            now = Checkpoint(report.index, report.glob, dict(states.rounds))
+            if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
+                folder.write_checkpoint(now)
                 states.prune()
-                saved = index
+                saved = now.index
             if listener is not None:
                 listener(experiment, entry)
-        suspects = _audit(simulation, glob, scene)
+        suspects = _audit(simulation, now.glob, scene)
         _write_suspects(folder, scene, suspects)
-        summary = summarise(experiment, scene, history, glob, suspects)
+        summary = summarise(experiment, scene, history, now.glob, suspects)
         folder.write_summary(summary)
         return Run(folder.path, experiment, summary, history)
     except KeyboardInterrupt:
-        if index > saved:
-            folder.write_checkpoint(Checkpoint(index, glob, states.rounds))
-        raise Interrupted(index, folder.path) from None
+        if now.index > saved:
+            folder.write_checkpoint(now)
+        raise Interrupted(now.index, folder.path) from None
     finally:
         pool.close()
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,8 @@ class RunFolder:
         """Add a round."""
         with open(self.path / "metrics.jsonl", "a") as file:
             file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint that survives a power cut must not be ahead of it
 
     def read_summary(self) -> dict[str, Any]:
         """The outcome of a finished run."""

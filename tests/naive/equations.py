@@ -1,6 +1,6 @@
 """The paper's equations as plain loops over lists: slow, and easy to hold against the text (arXiv 2012.01700).
 
-A vector is a list of numbers, a matrix a list of rows. Where the paper leaves room, design.md section 4 decides.
+A vector is a list of numbers, a matrix a list of rows. Where the paper leaves room, docs/method.md says what we read.
 """
 
 import itertools

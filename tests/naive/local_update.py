@@ -1,6 +1,6 @@
 """LocalUpdate of the paper's Algorithm 1, line by line; only the network and its gradient are torch's.
 
-The comments in quotes are the algorithm's own words. Where it leaves room, design.md section 4 decides.
+The comments in quotes are the algorithm's own words. Where it leaves room, docs/method.md says what we read.
 """
 
 from collections.abc import Iterator

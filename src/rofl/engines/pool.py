@@ -53,6 +53,9 @@ class Pool:
         done: dict[int, bytes] = {}
         expected = 0
         while True:
+            while expected in done:
+                yield done.pop(expected)
+                expected += 1
             for worker in self._workers:
                 if worker.place < 0:
                     if not todo and len(held) + len(done) < self.window:
@@ -62,11 +65,8 @@ class Pool:
                             break
                     if todo:
                         self._give(worker, todo.popleft(), held)
-            while expected in done:
-                yield done.pop(expected)
-                expected += 1
             busy = {worker.pipe: worker for worker in self._workers if worker.place >= 0}
-            if not busy and not todo and not held:
+            if not busy:
                 return
             for pipe in multiprocessing.connection.wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 
 from rofl.core.tensors import Tensors
@@ -12,7 +13,11 @@ from rofl.core.tensors import Tensors
 
 def pack(groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> bytes:
     """Groups of named tensors, and JSON facts, in one safetensors record."""
-    flat = {f"{group}/{name}": value.contiguous() for group, named in groups.items() for name, value in named.items()}
+    flat = {
+        f"{group}/{name}": value.clone(memory_format=torch.contiguous_format)  # safetensors refuses shared memory
+        for group, named in groups.items()
+        for name, value in named.items()
+    }
     return safetensors.torch.save(flat, {"facts": json.dumps({**facts, "groups": list(groups)})})
 
 
@@ -22,10 +27,10 @@ def unpack(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
         flat = safetensors.torch.load(raw)
         header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])  # length, JSON header, tensors
         facts = json.loads(header["__metadata__"]["facts"])
-    except (SafetensorError, KeyError, ValueError) as error:
+        groups: dict[str, Tensors] = {name: {} for name in facts.pop("groups")}
+        for name, value in flat.items():
+            group, _, rest = name.partition("/")
+            groups[group][rest] = value
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record of ours ({error})") from error
-    groups: dict[str, Tensors] = {name: {} for name in facts.pop("groups")}
-    for name, value in flat.items():
-        group, _, rest = name.partition("/")
-        groups[group][rest] = value
     return groups, facts

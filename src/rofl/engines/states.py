@@ -6,6 +6,7 @@ from pathlib import Path
 from rofl import atomic
 from rofl.core.tensors import Tensors
 from rofl.engines.records import pack, unpack
+from rofl.errors import UserError
 
 
 class StateStore:
@@ -26,7 +27,11 @@ class StateStore:
             return {}
         if self.folder is None:
             return self._memory[client]
-        return unpack(self._path(client).read_bytes())[0]["state"]
+        try:
+            return unpack(self._path(client).read_bytes())[0]["state"]
+        except (OSError, ValueError, KeyError) as error:
+            problem = f"{self._path(client)} is gone or damaged ({type(error).__name__})."
+            raise UserError(problem, "start the run again") from error
 
     def save(self, client: int, index: int, state: Tensors) -> None:
         """Keep the state that round `index` returned; an empty one takes no place."""

@@ -28,7 +28,7 @@ class Plain(LocalSgd):
         optimizer = self.optimizer(net)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
-        loss_sum = 0.0
+        samples, loss_sum = 0, 0.0
         for _ in range(self.epochs):
             for index in batches(len(data), self.batch, order):
                 logits, _ = net(data.inputs(index, augment))  # (B, K)
@@ -36,8 +36,9 @@ class Plain(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
+                samples += len(index)
                 loss_sum += loss.item() * len(index)
-        metrics = {"samples": float(len(data) * self.epochs), "loss": loss_sum}
+        metrics = {"samples": float(samples), "loss": loss_sum}
         return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:

@@ -59,7 +59,7 @@ class Rofl(LocalSgd):
         local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
         optimizer = self.optimizer(net)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
-        confident, terms = 0, torch.zeros(4)
+        samples, confident, terms = 0, 0, torch.zeros(4)
         for epoch in range(self.epochs):
             if relabel and self.pseudo == "naive" and epoch > 0:
                 pseudo = self._labels(predict_shard(net, data)[0])  # the local model's own opinion
@@ -83,9 +83,10 @@ class Rofl(LocalSgd):
                 optimizer.step()
 
                 local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
+                samples += len(index)
                 confident += int(mask.sum())
                 terms += torch.stack([l_c, l_cen, l_e, loss]).detach() * len(index)
-        metrics = {"samples": float(len(data) * self.epochs), "confident": float(confident)}
+        metrics = {"samples": float(samples), "confident": float(confident)}
         metrics |= dict(zip(("loss_c", "loss_cen", "loss_e", "loss"), terms.tolist(), strict=True))
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
         sums = {"centroids": weighted, "similarity": similarity}
@@ -102,12 +103,12 @@ class Rofl(LocalSgd):
 
         A class without a global centroid (all of them in round 1) starts from the client's naive average (Eq. 3).
         """
-        own = (data.class_counts() > 0) & ~(c.known(stored) & self.global_centroids)  # (K,)
-        if not (relabel and self.pseudo != "none") and not bool(own.any()):
+        use = c.known(stored) & self.global_centroids  # (K,)
+        if not (relabel and self.pseudo != "none") and bool((use | (data.class_counts() == 0)).all()):
             return stored, data.labels
         logits, features = predict_shard(net, data)  # the received model: C_G(F_G(x))
         naive, _ = c.class_means(features, data.labels, data.classes)
-        return torch.where(own.unsqueeze(1), naive, stored), self._labels(logits)
+        return torch.where(use.unsqueeze(1), stored, naive), self._labels(logits)
 
     def _labels(self, logits: Tensor) -> Tensor:
         """Pseudo-labels from predictions: probabilities (n, K) or classes (n,)."""
