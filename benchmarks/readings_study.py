@@ -31,7 +31,7 @@ READINGS = {
     "no L_cen, soft": {**SOFT, "method__lambda_cen": 0.0},
 }
 SCALES = {
-    "digits": ("digits", range(5), {"data__validation": 287}),
+    "digits": ("digits", range(5), {"data__validation": 287, "rounds": 30, "cohort": 5, "method__batch": 10}),
     "mnist": ("mnist-lite", range(1), {"data__validation": 2000, "rounds": 20, "method__t_pl": 7}),
 }
 BASE = {"method__cen_start": 0.0, "method__cen_rise": 1.0, "method__soft": False, "method__cen_form": "dimension"}

@@ -26,7 +26,7 @@ SAMPLES, COHORT = 500, 2  # a client of mnist-lite has 500 images
 
 SCALES = {
     "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, {}),
-    "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, {"lr": 0.1, "batch": 10}),
+    "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, {"lr": 0.1, "batch": 20}),
 }
 
 

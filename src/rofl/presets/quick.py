@@ -4,15 +4,15 @@ from rofl.presets.single import Preset
 
 QUICK = {
     "digits": Preset(
-        "scikit-learn's digits, 20 clients, 5 a round, 30 rounds: about half a minute on 2 cores",
+        "scikit-learn's digits, 20 clients, 10 a round, 40 rounds: about half a minute on 2 cores",
         {
             "name": "digits",
             "data": {"name": "digits"},
             "model": {"name": "small"},
-            "method": {"name": "rofl", "lr": 0.1, "batch": 10, "t_pl": 10},
-            "rounds": 30,
+            "method": {"name": "rofl", "lr": 0.1, "batch": 20, "t_pl": 10},
+            "rounds": 40,
             "clients": 20,
-            "cohort": 5,
+            "cohort": 10,
         },
     ),
     "mnist-lite": Preset(
