@@ -6,7 +6,15 @@ import pytest
 import rofl
 from rofl import report
 
-SMALL = {"rounds": 2, "data__train": 200, "data__test": 100, "clients": 4, "cohort": 2, "method__epochs": 1}
+SMALL = {
+    "rounds": 2,
+    "data__train": 200,
+    "data__test": 100,
+    "clients": 4,
+    "cohort": 2,
+    "method__epochs": 1,
+    "method__batch": 10,
+}
 
 
 @pytest.fixture(scope="session")
