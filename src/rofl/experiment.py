@@ -13,7 +13,7 @@ import torch
 from rofl.audit import Suspects, detection, find_suspects
 from rofl.config import Experiment
 from rofl.core.seeds import derive
-from rofl.core.tensors import digest
+from rofl.core.tensors import digest, mismatch
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
 from rofl.engines.local import RoundReport, Simulation
@@ -101,7 +101,11 @@ def _go_on(
     spec, images = experiment.model, scene.images
     network = NetworkSpec(spec.name, images.shape, len(images.classes), spec.width, derive(experiment.seed, "network"))
     method = experiment.build_method()
-    start = folder.read_checkpoint() or Checkpoint(0, method.begin(network.build()), {})
+    fresh = Checkpoint(0, method.begin(network.build()), {})
+    start = folder.read_checkpoint() or fresh
+    problem = mismatch(join_global(start.glob), join_global(fresh.glob))
+    if problem:
+        raise UserError(f"The checkpoint of {folder.path} does not fit its config.toml: {problem}.", "a new run")
     history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
     folder.keep_history(history)
     states = StateStore(folder.states, start.states)

@@ -294,3 +294,12 @@ def test_a_run_may_be_stopped_more_than_once(stopped: Path) -> None:
     assert again.value.index == 3
     rofl.resume(stopped, workers=0)
     assert outcome(stopped) == undisturbed(tiny())
+
+
+def test_settings_that_do_not_fit_the_checkpoint_are_the_users_to_mend(stopped: Path) -> None:
+    settings = stopped / "config.toml"
+    text = settings.read_text()
+    width = next(line for line in text.splitlines() if line.startswith("width"))
+    settings.write_text(text.replace(width, "width = 0.75"))
+    with pytest.raises(UserError, match="does not fit"):
+        rofl.resume(stopped, workers=0)
