@@ -74,13 +74,15 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
         assert all(os.getpgid(worker) != process.pid for worker in workers)  # Ctrl-C is for the parent alone
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate()
-    assert said.split() == ["stopped", "3", str(tmp_path / "run")]
+    word, index, folder = said.split()
+    assert (word, folder) == ("stopped", str(tmp_path / "run"))
+    assert index in ("2", "3")  # 2 where the signal came after round 3's line, but before the round counted as done
     assert process.returncode == 0
     assert len(workers) == 1
     assert wait_until_gone(workers) == set()
     checkpoint = RunFolder(tmp_path / "run").read_checkpoint()
     assert checkpoint is not None
-    assert checkpoint.index == 3
+    assert checkpoint.index == int(index)
     assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
 
 
