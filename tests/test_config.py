@@ -93,12 +93,21 @@ WRONG = [
     ("noise.ratio", -0.1),
     ("noise.ratio", NOT_A_NUMBER),
     ("noise.ratio", "half"),
+    ("noise.kind", "human"),  # on digits
+    ("noise.labels", "best"),
+    ("noise.spread", -0.1),
+    ("noise.spread", 0.41),  # below 0 around 0.4
+    ("noise.spread", NOT_A_NUMBER),
+    ("noise.whole_class", "perhaps"),
     ("data.train", 0),
     ("data.train", "all"),
     ("data.validation", -1),
     ("data.minimum", 0),
     ("data.alpha", 0.0),
     ("data.shards", 0),
+    ("data.light", -0.1),
+    ("data.light", 1.0),
+    ("data.scene", 3),
     ("data.name", 3),
     ("model.width", 0),
     ("model.width", 9),
@@ -250,6 +259,34 @@ def test_tau_known_becomes_the_noise_ratio() -> None:
     assert isinstance(fixed, Rofl)
     assert fixed.tau == 0.1
     assert isinstance(preset("digits", method="plain").build_method(), Plain)
+
+
+@pytest.mark.parametrize(("labels", "rate"), [("aggre", 0.0901), ("random2", 0.1812), ("worse", 0.4021)])
+def test_tau_known_becomes_the_published_rate_of_peoples_labels(labels: str, rate: float) -> None:
+    human = {"data": {"name": "cifar10"}, "noise": {"kind": "human", "labels": labels, "ratio": 0.7}}
+    method = experiment(human).build_method()
+    assert isinstance(method, Rofl)
+    assert method.tau == rate
+
+
+@pytest.mark.parametrize("key", ["spread", "whole_class"])
+def test_peoples_labels_cannot_be_spread_nor_a_class_of_them_be_made_wrong(key: str) -> None:
+    settings = {"data": {"name": "cifar10"}, "noise": {"kind": "human", key: True if key == "whole_class" else 0.1}}
+    assert f"noise.{key} is for drawn noise" in refused(settings).sentence
+
+
+@pytest.mark.parametrize(("ratio", "spread"), [(0.4, 0.4), (0.5, 0.49), (0.4, 0.2), (0.0, 0.0)])
+def test_a_spread_within_bounds_is_welcome_with_a_whole_class_too(ratio: float, spread: float) -> None:
+    noise = experiment({"noise": {"ratio": ratio, "spread": spread, "whole_class": True}}).noise
+    assert noise.per_client
+    assert noise.expected_ratio == ratio
+    assert experiment({"noise": {"ratio": ratio, "spread": spread}}).noise.per_client == (spread > 0)
+
+
+def test_a_spread_that_reaches_1_is_refused() -> None:
+    error = refused({"noise": {"ratio": 0.6, "spread": 0.4}})
+    assert "noise.spread = 0.4 around noise.ratio = 0.6 goes from 0.2 to 1," in error.sentence
+    assert is_one_sentence_with_a_hint(error)
 
 
 def test_an_experiment_cannot_be_changed() -> None:

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from rofl.data import DATASETS
+from rofl.data import DATASETS, cifar10n
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
@@ -33,6 +33,8 @@ class DataSpec(_Spec):
     alpha: Annotated[float, Field(gt=0)] = 0.5  # of the Dirichlet draw
     shards: Annotated[int, Field(ge=1)] = 2  # pieces per client
     minimum: Annotated[int, Field(ge=1)] = 2  # samples every client has at least
+    light: Annotated[float, Field(ge=0, lt=1)] = 0.0  # each client's images are 1 - light to 1 + light times as bright
+    scene: str = ""  # a file of `rofl scene` to take labels and clients from, instead of drawing them
 
     @field_validator("name")
     @classmethod
@@ -42,10 +44,55 @@ class DataSpec(_Spec):
 
 
 class NoiseSpec(_Spec):
-    """Which labels are made wrong; it goes on the whole set, which is then distributed."""
+    """Which labels are made wrong; on the whole set, which is then distributed, unless clients are to differ."""
 
-    kind: Literal["symmetric", "pair"] = "symmetric"
-    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    kind: Literal["symmetric", "pair", "human"] = "symmetric"
+    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4  # of symmetric and pair
+    labels: Literal["aggre", "random1", "random2", "random3", "worse"] = "worse"  # of human: which of CIFAR-10N
+    spread: Annotated[float, Field(ge=0)] = 0.0  # the paper's eta: clients in five groups, ratio - eta to ratio + eta
+    whole_class: bool = False  # each client has one class that is entirely wrong
+
+    @model_validator(mode="after")
+    def _fits(self) -> "NoiseSpec":
+        if self.kind == "human" and self.per_client:
+            key = "whole_class" if self.whole_class else "spread"
+            raise UserError(f"noise.{key} is for drawn noise, not for noise.kind = human.", "noise.kind=symmetric")
+        low, high = self.ratio - self.spread, self.ratio + self.spread
+        if self.spread and not 0 <= low <= high < 1:
+            raise UserError(
+                f"noise.spread = {self.spread:g} around noise.ratio = {self.ratio:g} goes from {low:g} to {high:g}, "
+                "and noise lies in [0, 1).",
+                "a smaller noise.spread",
+            )
+        return self
+
+    @property
+    def per_client(self) -> bool:
+        """Whether the noise differs from client to client by design, so that it goes on after the distribution."""
+        return self.spread > 0 or self.whole_class
+
+    @property
+    def expected_ratio(self) -> float:
+        """The share of wrong labels that tau = "known" stands for; with a whole class wrong still the paper's epsilon.
+
+        >>> NoiseSpec(ratio=0.2).expected_ratio, NoiseSpec(kind="human").expected_ratio
+        (0.2, 0.4021)
+        """
+        return cifar10n.RATES[self.labels] if self.kind == "human" else self.ratio
+
+    @property
+    def text(self) -> str:
+        """The noise in a few words.
+
+        >>> NoiseSpec(spread=0.2, whole_class=True).text
+        'symmetric 0.4 ± 0.2, one class entirely wrong'
+        >>> NoiseSpec(kind="human").text
+        'human worse'
+        """
+        if self.kind == "human":
+            return f"human {self.labels}"
+        spread = f" ± {self.spread:g}" if self.spread else ""
+        return f"{self.kind} {self.ratio:g}{spread}" + (", one class entirely wrong" if self.whole_class else "")
 
 
 class ModelSpec(_Spec):
@@ -53,6 +100,7 @@ class ModelSpec(_Spec):
 
     name: str = "small"
     width: Annotated[float, Field(gt=0, le=8)] = 1.0  # multiplies all channels
+    weights: str = ""  # where training starts: "" at random, "imagenet", or a file
 
     @field_validator("name")
     @classmethod
@@ -68,6 +116,7 @@ class Experiment(_Spec):
     data: DataSpec = DataSpec()
     noise: NoiseSpec = NoiseSpec()
     model: ModelSpec = ModelSpec()
+    setting: Literal["federated", "centralized"] = "federated"  # centralized: one owner, a round is one pass
     method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)  # completed with the method's defaults
     rounds: Annotated[int, Field(ge=1)] = 30
     clients: Annotated[int, Field(ge=1)] = 20
@@ -75,6 +124,19 @@ class Experiment(_Spec):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     evaluate_every: Annotated[int, Field(ge=1)] = 1  # rounds; the last ten are always evaluated
     checkpoint_every: Annotated[int, Field(ge=1)] = 1  # rounds
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, settings: Any) -> Any:
+        """In the centralized setting all data has one owner, and the method is its own centralized form."""
+        if not isinstance(settings, Mapping) or settings.get("setting") != "centralized":
+            return settings
+        method = settings.get("method", {"name": "rofl"})
+        if isinstance(method, Mapping) and method.get("name", "rofl") in METHODS:
+            name = method.get("name", "rofl")
+            built: Any = _build(name, method)
+            method = {"name": name, **asdict(built.alone() if hasattr(built, "alone") else built)}
+        return {**settings, "clients": 1, "cohort": 1, "method": method}
 
     @field_validator("method")
     @classmethod
@@ -87,14 +149,17 @@ class Experiment(_Spec):
     def _fits(self) -> "Experiment":
         if self.cohort > self.clients:
             raise ValueError(f"cohort = {self.cohort} is more than clients = {self.clients}")
+        if self.noise.kind == "human" and self.data.name != "cifar10":
+            raise UserError(
+                f"noise.kind = human is people's labels for cifar10, not for {self.data.name}.", "data.name=cifar10"
+            )
         return self
 
     def build_method(self) -> Method:
-        """The method, with tau = "known" replaced by the noise ratio."""
+        """The method, told of the noise: tau = "known" becomes its ratio."""
         method = _build(self.method["name"], self.method)
-        if getattr(method, "tau", None) == "known":
-            return replace(method, tau=self.noise.ratio)  # type: ignore[type-var]
-        return method
+        told = getattr(method, "for_noise", None)
+        return method if told is None else told(self.noise.kind, self.noise.expected_ratio)
 
     def toml(self) -> str:
         """All settings, re-runnable."""

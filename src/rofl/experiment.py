@@ -14,6 +14,7 @@ from rofl.audit import Suspects, detection, find_suspects
 from rofl.config import Experiment
 from rofl.core.seeds import derive
 from rofl.core.tensors import digest, mismatch
+from rofl.data.weights import weights_file
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
 from rofl.engines.local import RoundReport, Simulation
@@ -73,11 +74,11 @@ def run(
             raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
     elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
-    scene = prepare(experiment, data_dir)  # before anything is removed or made: it may refuse
+    scene, network = _materials(experiment, data_dir)  # before anything is removed or made: it may refuse
     if folder.exists():
         shutil.rmtree(folder.path)
     folder.write_experiment(experiment)
-    return _go_on(folder, experiment, scene, workers, listener)
+    return _go_on(folder, experiment, scene, network, workers, listener)
 
 
 def resume(
@@ -92,14 +93,26 @@ def resume(
     experiment = folder.read_experiment()
     if (folder.path / "summary.json").is_file():
         return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
-    return _go_on(folder, experiment, prepare(experiment, data_dir), workers, listener)
+    return _go_on(folder, experiment, *_materials(experiment, data_dir), workers, listener)
+
+
+def _materials(experiment: Experiment, data_dir: Path | None) -> tuple[Scene, NetworkSpec]:
+    """Data and network; what is missing shows here."""
+    scene, spec = prepare(experiment, data_dir), experiment.model
+    weights = str(weights_file(spec.weights, data_dir)) if spec.weights else ""
+    shape, classes = scene.images.shape, len(scene.images.classes)
+    return scene, NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
 
 
 def _go_on(
-    folder: RunFolder, experiment: Experiment, scene: Scene, workers: int | None, listener: Listener | None
+    folder: RunFolder,
+    experiment: Experiment,
+    scene: Scene,
+    network: NetworkSpec,
+    workers: int | None,
+    listener: Listener | None,
 ) -> Run:
-    spec, images = experiment.model, scene.images
-    network = NetworkSpec(spec.name, images.shape, len(images.classes), spec.width, derive(experiment.seed, "network"))
+    images = scene.images
     method = experiment.build_method()
     fresh = Checkpoint(0, method.begin(network.build()), {})
     start = folder.read_checkpoint() or fresh
@@ -208,24 +221,26 @@ def summarise(
     last = accuracies[-_LAST:]
     seconds = sum(entry["seconds"] for entry in history)
     total = {name: sum(entry["traffic"][name] for entry in history) for name in history[-1]["traffic"]}
+    truth_known = scene.images.truth_known
     down, up = total["down_model"] + total["down_extra"], total["up_model"] + total["up_extra"]
     return {
         "name": experiment.name,
         "method": experiment.method["name"],
         "dataset": experiment.data.name,
-        "noise": {**experiment.noise.model_dump(), "achieved": scene.noise_ratio},
+        "noise": {**experiment.noise.model_dump(), "achieved": scene.noise_ratio if truth_known else None},
         "rounds": experiment.rounds,
         "seed": experiment.seed,
         "test_accuracy": sum(last) / len(last),
         "best_accuracy": max(accuracies),
         "final_accuracy": accuracies[-1],
-        "detection": asdict(detection(suspects.flagged, scene.wrong)),
+        "detection": asdict(detection(suspects.flagged, scene.wrong)) if truth_known else None,
         "seconds": round(seconds, 3),
         "seconds_per_round": round(seconds / len(history), 4),
         "bytes_up": up,
         "bytes_down": down,
         "bytes_centroids": total["down_extra"] + total["up_extra"],
         "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
+        "note": scene.images.note,
         "dropped": sum(len(entry["dropped"]) for entry in history),
         "versions": {"rofl": version("rofl"), "torch": torch.__version__},
         "digest": digest(glob.model, glob.extra),

@@ -3,14 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
+from rofl import scene_file
 from rofl.config import Experiment
 from rofl.core import noise
 from rofl.core.seeds import generator, numpy_generator
-from rofl.data import ImageSet, load, partition
+from rofl.data import ImageSet, Shard, cifar10n, light, load, partition
+from rofl.data.files import data_dir as find_data_dir
+from rofl.errors import UserError
 
 _MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair}
+_GROUPS = 5  # of clients that share a noise ratio, as in the paper
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Scene:
     images: ImageSet
     labels: Tensor  # (N,) given, partly wrong
     parts: list[Tensor]  # rows of each client
+    experiment: Experiment  # whose scene it is
 
     @property
     def wrong(self) -> Tensor:
@@ -31,18 +37,76 @@ class Scene:
         """The share that is wrong in fact."""
         return noise.achieved_ratio(self.labels, self.images.train_labels)
 
+    @property
+    def client_ratios(self) -> list[float]:
+        """The share that is wrong in fact, of each client's labels."""
+        truth = self.images.train_labels
+        return [noise.achieved_ratio(self.labels[rows], truth[rows]) for rows in self.parts]
+
+    def shard(self, client: int) -> Shard:
+        """One client's samples."""
+        rows = self.parts[client]
+        return Shard(self.images.train, rows, self.labels[rows], len(self.images.classes), self.images.transform)
+
+    def save(self, path: Path) -> None:
+        """Write labels and parts to a new file, which `data.scene` then names."""
+        if self.experiment.data.scene:
+            raise UserError(f"This scene is that of {self.experiment.data.scene}; nothing was drawn.", "copy that file")
+        scene_file.write(path, self.labels, self.parts, self.images.train_labels, self.experiment)
+
 
 def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
-    """Load, put the noise on the whole set, then distribute it: clients differ in their noise."""
+    """Load, put the noise on the whole set, then distribute it: clients differ in their noise.
+
+    Noise that differs from client to client by design goes on after the distribution.
+    """
     spec = experiment.data
     images = load(spec.name, data_dir).hold_out(spec.validation).first(spec.train, spec.test)
-    matrix = _MATRICES[experiment.noise.kind](len(images.classes), experiment.noise.ratio)
-    labels = noise.corrupt(images.train_labels, matrix, generator(experiment.seed, "noise"))
-    rng = numpy_generator(experiment.seed, "partition")
-    if spec.partition == "iid":
-        parts = partition.iid(labels, experiment.clients, spec.minimum, rng)
-    elif spec.partition == "shards":
-        parts = partition.shards(labels, experiment.clients, spec.minimum, rng, spec.shards)
+    if spec.scene:
+        labels, parts = scene_file.read(Path(spec.scene), images.train_labels, len(images.classes), experiment)
+    elif experiment.noise.per_client:
+        parts = _share_out(images.train_labels, experiment)
+        labels = _corrupt_clients(images, parts, experiment)
     else:
-        parts = partition.dirichlet(labels, experiment.clients, spec.minimum, rng, spec.alpha)
-    return Scene(images, labels, parts)
+        labels = _corrupt(images, experiment, data_dir)
+        parts = _share_out(labels, experiment)
+    if spec.light:
+        draws = (generator(experiment.seed, "light", client) for client in range(len(parts)))
+        images = light.light_clients(images, parts, [light.draw_factor(spec.light, draw) for draw in draws])
+    return Scene(images, labels, parts, experiment)
+
+
+def _corrupt(images: ImageSet, experiment: Experiment, data_dir: Path | None) -> Tensor:
+    """Given labels (N,) of the whole set: drawn, or those that people gave."""
+    spec, truth = experiment.noise, images.train_labels
+    if spec.kind == "human":
+        return cifar10n.read(find_data_dir(data_dir) / experiment.data.name, spec.labels, truth)
+    matrix = _MATRICES[spec.kind](len(images.classes), spec.ratio)
+    return noise.corrupt(truth, matrix, generator(experiment.seed, "noise"))
+
+
+def _corrupt_clients(images: ImageSet, parts: list[Tensor], experiment: Experiment) -> Tensor:
+    """Given labels (N,), drawn for each client by its own group's ratio, perhaps with one of its classes all wrong."""
+    spec, truth, classes = experiment.noise, images.train_labels, len(images.classes)
+    make = _MATRICES[spec.kind]
+    groups = noise.assign_groups(len(parts), _GROUPS, generator(experiment.seed, "groups"))
+    ratios = noise.group_ratios(spec.ratio, spec.spread, _GROUPS)[groups].tolist()
+    labels = truth.clone()
+    for client, (rows, ratio) in enumerate(zip(parts, ratios, strict=True)):
+        matrix = make(classes, ratio)
+        if spec.whole_class:
+            held = truth[rows].unique()  # a class that the client has: another would change nothing
+            drawn = torch.randint(len(held), (), generator=generator(experiment.seed, "whole class", client))
+            matrix = noise.whole_class(make, classes, ratio, int(held[drawn]))
+        labels[rows] = noise.corrupt(truth[rows], matrix, generator(experiment.seed, "noise", client))
+    return labels
+
+
+def _share_out(labels: Tensor, experiment: Experiment) -> list[Tensor]:
+    """The rows of each client."""
+    spec, rng = experiment.data, numpy_generator(experiment.seed, "partition")
+    if spec.partition == "iid":
+        return partition.iid(labels, experiment.clients, spec.minimum, rng)
+    if spec.partition == "shards":
+        return partition.shards(labels, experiment.clients, spec.minimum, rng, spec.shards)
+    return partition.dirichlet(labels, experiment.clients, spec.minimum, rng, spec.alpha)

@@ -155,6 +155,82 @@ def test_a_step_against_the_entropy_makes_the_prediction_surer():
 
 
 @given(drawn=predictions())
+def test_divergence_is_the_kullback_leibler_sum_for_soft_and_hard_labels(drawn):
+    logits, labels, _, soft, _ = drawn
+    hard = [equations.one_hot(label, len(logits[0])) for label in labels]
+    for targets in (soft, hard):
+        found = losses.divergence(real(targets), log_probs(logits))
+        naive = [equations.divergence(target, row) for target, row in zip(targets, logits, strict=True)]
+        assert_close(found, real(naive), rtol=1e-7, atol=1e-9)
+        assert (found >= -1e-12).all()
+
+
+@given(drawn=predictions())
+def test_divergence_is_zero_from_itself_and_the_cross_entropy_less_the_labels_entropy(drawn):
+    logits, labels, _, soft, _ = drawn
+    scores = log_probs(logits)
+    assert_close(losses.divergence(scores.exp(), scores), torch.zeros(len(logits), dtype=torch.float64))
+    own_entropy = losses.entropy(real(soft).log())
+    assert_close(losses.divergence(real(soft), scores), losses.cross_entropy(scores, real(soft)) - own_entropy)
+    hard = real([equations.one_hot(label, len(logits[0])) for label in labels])
+    assert_close(losses.divergence(hard, scores), losses.cross_entropy(scores, torch.tensor(labels)))
+
+
+def test_divergence_worked_by_hand():
+    labels, predicted = torch.tensor([[0.75, 0.25], [1.0, 0.0]]), torch.tensor([[0.5, 0.5], [0.25, 0.75]])
+    expected = [0.75 * math.log(1.5) + 0.25 * math.log(0.5), math.log(4)]
+    assert losses.divergence(labels, predicted.log()).tolist() == pytest.approx(expected)
+
+
+def test_divergence_moves_the_prediction_towards_the_label():
+    logits = torch.tensor([[0.3, 0.3, 0.3]], requires_grad=True)
+    losses.divergence(torch.tensor([[0.6, 0.4, 0.0]]), logits.log_softmax(dim=1)).sum().backward()
+    assert_close(logits.grad, torch.tensor([[1 / 3 - 0.6, 1 / 3 - 0.4, 1 / 3]]))  # s - y
+
+
+@given(drawn=predictions())
+def test_prior_is_the_divergence_of_the_mean_prediction_from_equal_shares(drawn):
+    logits = drawn[0]
+    found = float(losses.prior(log_probs(logits)))
+    assert found == pytest.approx(equations.prior(logits), rel=1e-9, abs=1e-12)
+    assert found >= -1e-12
+
+
+@given(drawn=predictions())
+def test_permuting_samples_permutes_the_divergence_and_leaves_the_prior_alone(drawn):
+    logits, _, _, soft, _ = drawn
+    scores, shuffle = log_probs(logits), order(len(logits))
+    straight = losses.divergence(real(soft), scores)
+    assert torch.equal(losses.divergence(real(soft)[shuffle], scores[shuffle]), straight[shuffle])
+    assert_close(losses.prior(scores[shuffle]), losses.prior(scores), rtol=1e-7, atol=1e-12)
+
+
+@given(drawn=predictions())
+def test_permuting_classes_or_showing_samples_twice_leaves_the_prior_alone(drawn):
+    scores = log_probs(drawn[0])
+    straight = losses.prior(scores)
+    assert_close(losses.prior(scores[:, order(scores.shape[1])]), straight, rtol=1e-7, atol=1e-12)
+    assert_close(losses.prior(torch.cat([scores, scores])), straight, rtol=1e-7, atol=1e-12)
+
+
+def test_prior_is_zero_where_all_classes_are_in_equal_use_and_grows_with_one_class():
+    even = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    assert float(losses.prior(even.log())) == pytest.approx(0.0, abs=1e-6)
+    one_sided = [float(losses.prior(torch.tensor([[1 - share, share]] * 2).log())) for share in (0.5, 0.3, 0.1, 0.01)]
+    assert one_sided == sorted(one_sided)
+    assert one_sided[2] == pytest.approx(-0.5 * math.log(0.9 * 0.1) - math.log(2))
+
+
+def test_divergence_and_prior_of_extreme_logits_are_finite_with_their_gradients():
+    logits = torch.tensor([[1e4, -1e4, 0.0], [1e4, 0.0, 0.0]], requires_grad=True)
+    log_s = logits.log_softmax(dim=1)
+    found = losses.divergence(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]), log_s).sum() + losses.prior(log_s)
+    found.backward()
+    assert torch.isfinite(found)
+    assert torch.isfinite(logits.grad).all()
+
+
+@given(drawn=predictions())
 def test_permuting_samples_permutes_the_per_sample_losses(drawn):
     logits, labels, _, _, _ = drawn
     scores, targets, shuffle = log_probs(logits), torch.tensor(labels), order(len(labels))

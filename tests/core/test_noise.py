@@ -3,7 +3,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.core.noise import achieved_ratio, check_labels, corrupt, pair, symmetric
+from rofl.core.noise import (
+    achieved_ratio,
+    assign_groups,
+    check_labels,
+    corrupt,
+    group_ratios,
+    pair,
+    symmetric,
+    whole_class,
+)
 from tests.core.draws import real
 from tests.naive import equations
 
@@ -147,3 +156,74 @@ def test_achieved_ratio_counts_wrong_labels(pairs):
 
 def test_achieved_ratio_of_nothing_is_zero():
     assert achieved_ratio(torch.tensor([]), torch.tensor([])) == 0.0
+
+
+# --- one class entirely wrong, and noise that differs from client to client ---
+
+
+@pytest.mark.parametrize("make", MATRICES)
+@given(classes=classes_, ratio=ratios, data=st.data())
+def test_q_with_a_whole_class_wrong_is_the_naive_one(make, classes, ratio, data):
+    wrong = data.draw(st.integers(0, classes - 1))
+    naive = real(equations.whole_class_matrix(make.__name__, classes, ratio, wrong))
+    torch.testing.assert_close(whole_class(make, classes, ratio, wrong), naive, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("make", MATRICES)
+@given(classes=classes_, seed=st.integers(0, 2**63 - 1), data=st.data())
+def test_no_label_of_the_wrong_class_is_right_and_without_noise_all_others_are(make, classes, seed, data):
+    wrong = data.draw(st.integers(0, classes - 1))
+    truth = torch.arange(40 * classes) % classes
+    noisy = corrupt(truth, whole_class(make, classes, 0.0, wrong), rng(seed))
+    assert torch.equal(noisy != truth, truth == wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_a_wrong_class_that_does_not_exist_is_refused(wrong):
+    with pytest.raises(ValueError, match=rf"a class lies in 0\.\.2, not {wrong}"):
+        whole_class(pair, 3, 0.4, wrong)
+
+
+@given(groups=st.integers(2, 9), ratio=ratios, share=st.floats(0, 0.999))
+def test_group_ratios_are_the_naive_ones_and_lie_within_their_bounds(groups, ratio, share):
+    spread = share * min(ratio, 1 - ratio)
+    found = group_ratios(ratio, spread, groups)
+    torch.testing.assert_close(found, real(equations.group_ratios(ratio, spread, groups)), rtol=0, atol=1e-15)
+    assert float(found[0]) == ratio - spread  # exactly: rounding must not leave [0, 1)
+    assert float(found[-1]) == ratio + spread
+    assert float(found.mean()) == pytest.approx(ratio)
+
+
+def test_the_papers_example_of_group_ratios():
+    assert group_ratios(0.4, 0.2).tolist() == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6])
+
+
+@pytest.mark.parametrize(("ratio", "spread"), [(0.4, 0.5), (0.7, 0.3), (0.4, -0.1), (0.4, float("nan"))])
+def test_group_ratios_outside_0_to_1_are_refused(ratio, spread):
+    with pytest.raises(ValueError, match=r"noise ratios lie in \[0, 1\), not from"):
+        group_ratios(ratio, spread)
+
+
+@pytest.mark.parametrize("groups", [1, 0])
+def test_fewer_than_two_groups_are_refused(groups):
+    with pytest.raises(ValueError, match=f"at least 2 groups, not {groups}"):
+        group_ratios(0.4, 0.2, groups)
+
+
+@given(clients=st.integers(1, 60), groups=st.integers(1, 9), seed=st.integers(0, 2**63 - 1))
+def test_groups_are_as_equal_as_the_number_of_clients_allows(clients, groups, seed):
+    found = assign_groups(clients, groups, rng(seed))
+    assert found.shape == (clients,)
+    sizes = torch.bincount(found, minlength=groups).tolist()
+    assert sorted(sizes, reverse=True) == equations.group_sizes(clients, groups)
+    assert torch.equal(found, assign_groups(clients, groups, rng(seed)))
+
+
+def test_any_client_may_be_in_any_group():
+    drawn = [assign_groups(7, 5, rng(seed)) for seed in range(200)]
+    for client in range(7):
+        assert {int(found[client]) for found in drawn} == {0, 1, 2, 3, 4}
+    together = {tuple(torch.nonzero(found == found[0]).flatten().tolist()) for found in drawn}
+    assert together == {(0,), *((0, other) for other in range(1, 7))}  # with anybody else, or alone
+    larger = {tuple(torch.nonzero(torch.bincount(found) == 2).flatten().tolist()) for found in drawn}
+    assert len(larger) == 10  # every choice of the two larger groups of five

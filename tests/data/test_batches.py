@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from rofl.data.batches import Shard, Transform, batches, random_crop, random_flip
+from rofl.data.batches import Shard, Transform, batches, middle, random_crop, random_flip, random_window
 from tests.naive import images
 
 
@@ -142,7 +142,56 @@ def test_a_random_flip_mirrors_about_half_of_the_images():
     assert 150 < flipped < 250  # 5 sigma
 
 
-@pytest.mark.parametrize("augment", [lambda p, g: random_crop(p, 2, g), random_flip])
+def windows(image: images.Image, side: int) -> dict[tuple[int, int], images.Image]:
+    """All squares of an image by their corner."""
+    downs, rights = range(len(image[0]) - side + 1), range(len(image[0][0]) - side + 1)
+    return {
+        (down, right): [[row[right : right + side] for row in plane[down : down + side]] for plane in image]
+        for down in downs
+        for right in rights
+    }
+
+
+@pytest.mark.parametrize(("side", "places"), [(2, 2 * 4), (3, 1 * 3), (1, 3 * 5)])
+def test_a_random_window_is_a_square_of_its_own_image_and_all_of_them_come_up(side, places):
+    pixels = torch.stack([torch.randperm(30, generator=rng(n)).view(2, 3, 5) for n in range(300)]).to(torch.uint8)
+    seen = set()
+    for image, cut in zip(pixels.tolist(), random_window(pixels, side, rng()).tolist(), strict=True):
+        match = [corner for corner, window in windows(image, side).items() if window == cut]
+        assert len(match) == 1
+        seen.add(match[0])
+    assert len(seen) == places
+
+
+@given(height=st.integers(1, 9), width=st.integers(1, 9), data=st.data())
+def test_the_middle_has_as_much_on_either_side_or_one_more_after_it(height, width, data):
+    side = data.draw(st.integers(1, min(height, width)))
+    pixels = noise(2, 3, height, width)
+    corner = ((height - side) // 2, (width - side) // 2)
+    assert middle(pixels, side).tolist() == [windows(image, side)[corner] for image in pixels.tolist()]
+
+
+def test_a_transform_with_a_window_shows_the_middle_and_in_training_any_part_mirrored_or_not():
+    pixels = noise(200, 3, 4, 5)
+    windowed = Transform(PLAIN.mean, PLAIN.std, flip=True, window=3)
+    assert torch.equal(windowed(pixels), PLAIN(pixels[:, :, 0:3, 1:4]))
+    inputs = windowed(pixels, rng())
+    assert inputs.shape == (200, 3, 3, 3)
+    assert inputs.is_contiguous(memory_format=torch.channels_last)
+    seen = set()
+    for image, row in zip(pixels, inputs, strict=True):
+        options = {(corner, False): cut for corner, cut in windows(image.tolist(), 3).items()}
+        options |= {(corner, True): images.mirrored(cut) for (corner, _), cut in options.items()}
+        made = PLAIN(torch.tensor(list(options.values()), dtype=torch.uint8))
+        match = [key for key, option in zip(options, made, strict=True) if torch.equal(option, row)]
+        assert len(match) == 1
+        seen.add(match[0])
+    assert len(seen) == 2 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    "augment", [lambda p, g: random_crop(p, 2, g), lambda p, g: random_window(p, 4, g), random_flip]
+)
 def test_augmentation_repeats_by_generator(augment):
     pixels = noise(50, 1, 6, 6)
     first, again, other = (augment(pixels, rng(seed)) for seed in (1, 1, 2))

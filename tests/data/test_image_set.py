@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -53,3 +55,28 @@ def test_holding_out_nothing_changes_nothing(images):
 def test_holding_out_everything_is_the_users_to_mend(images, count):
     with pytest.raises(UserError, match=f"{count} images cannot be set aside: there are 5"):
         images.hold_out(count)
+
+
+def test_the_shape_is_the_windows_where_there_is_one(images):
+    assert replace(images, transform=Transform((0.5, 0.5), (0.5, 0.5), window=2)).shape == (2, 2, 2)
+
+
+def test_a_validation_part_of_its_own_is_taken_before_training_images(images):
+    own = (torch.arange(4 * 2 * 3 * 4, dtype=torch.uint8).view(4, 2, 3, 4), torch.tensor([1, 1, 0, 1]))
+    held = replace(images, validation=own).hold_out(3)
+    assert torch.equal(held.test, own[0][:3])
+    assert held.test_labels.tolist() == [1, 1, 0]
+    assert torch.equal(held.train, images.train)
+    with pytest.raises(UserError, match="5 images cannot be set aside: toy has 4 for validation"):
+        replace(images, validation=own).hold_out(5)
+
+
+def test_a_validation_part_is_checked_like_the_others(images):
+    with pytest.raises(UserError, match="toy has 3 images and 2 labels"):
+        replace(images, validation=(images.test, torch.tensor([0, 1])))
+    with pytest.raises(UserError, match=r"toy: labels must lie in 0\.\.1"):
+        replace(images, validation=(images.test, torch.tensor([0, 1, 2])))
+
+
+def test_truth_is_known_and_there_is_nothing_to_note_unless_it_is_said(images):
+    assert (images.truth_known, images.note, images.validation) == (True, "", None)

@@ -28,5 +28,5 @@ def test_an_unknown_name_gets_the_nearest_one():
 
 
 def test_every_set_says_what_it_is():
-    assert set(DATASETS) == {"digits", "mnist", "cifar10"}
+    assert set(DATASETS) == {"digits", "mnist", "cifar10", "clothing1m", "covidx", "covidx_mini"}
     assert all(source.about for source in DATASETS.values())

@@ -3,6 +3,7 @@
 import copy
 import functools
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ CLIENTS = toy.clients()
 
 @pytest.fixture(params=METHODS)
 def method(request: pytest.FixtureRequest) -> Method:
-    return toy.build(request.param)
+    return toy.build(request.param, start=2)  # labels are corrected from round 2 on
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_another_round_and_another_client_draw_other_batches(method: Method, lat
 
 @pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
 def test_inputs_stay_as_they_were(method: Method, later: Global, data: Shard) -> None:
-    state = {"memory": torch.arange(3.0)}
+    _, state = run_client(method, toy.network(), later, {}, data, Round(2, toy.SEED, client=0))
+    state = {"unknown": torch.arange(3.0), **state}
     before = copy.deepcopy((method, later, state, data))
     update, _ = run_client(method, toy.network(), later, state, data, Round(3, toy.SEED, client=0))
     method.server(later, method.blank(later) + update, Round(3, toy.SEED))
@@ -134,14 +136,32 @@ def test_the_state_survives_storage_and_records(method: Method, later: Global, p
     assert digest(unpack(pack({"state": state}, {}))[0]["state"]) == digest(state)
 
 
+def test_a_state_from_storage_trains_as_the_one_that_came_back(method: Method, later: Global, tmp_path: Path) -> None:
+    data, store = CLIENTS["all classes, some labels wrong"], StateStore(tmp_path)
+    _, state = run_client(method, toy.network(), later, {}, data, Round(3, toy.SEED, client=5))
+    store.save(5, 3, state)
+    stored = run_client(method, toy.network(), later, store.load(5), data, Round(4, toy.SEED, client=5))
+    kept = run_client(method, toy.network(), later, state, data, Round(4, toy.SEED, client=5))
+    assert toy.bits(*stored) == toy.bits(*kept)
+    assert mismatch(kept[1], kept[1]) is None  # finite
+
+
+def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: Method, later: Global) -> None:
+    data, states = CLIENTS["two classes are missing"], [{}]
+    for index in range(1, 8):
+        states.append(run_client(method, toy.network(), later, states[-1], data, Round(index, toy.SEED, client=0))[1])
+    assert mismatch(states[-1], states[-2]) is None
+
+
 @pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
 def test_awkward_clients_at_the_papers_learning_rate_never_give_nan(method: Method, name: str) -> None:
     net = toy.network(name, width=0.06)
-    glob = method.begin(net)
+    glob, states = method.begin(net), [{} for _ in CLIENTS]
     for index in range(1, 6):
         total = method.blank(glob)
         for client, data in enumerate(CLIENTS.values()):
-            update = toy.train(method, glob, data, index, client, net)
+            rnd = Round(index, toy.SEED, client)
+            update, states[client] = run_client(method, net, glob, states[client], data, rnd)
             assert mismatch(update.model, total.model) is None
             assert mismatch(update.extra, total.extra) is None
             assert np.isfinite(list(update.metrics.values())).all()
@@ -187,3 +207,52 @@ def test_bits_do_not_depend_on_the_callers_threads(method: Method, later: Global
     finally:
         torch.set_num_threads(threads)
     assert found[0] == found[1]
+
+
+# --- what all methods have in common, since all train by local SGD ---
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_learning_rate_falls_by_10_every_so_many_rounds(name: str) -> None:
+    falling, steady = toy.build(name, lr=0.1, lr_every=2), toy.build(name, lr=0.1, lr_every=0)
+    rounds = [Round(index, toy.SEED) for index in range(1, 8)]
+    assert [falling.rate(rnd) for rnd in rounds] == pytest.approx([0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4])
+    assert [steady.rate(rnd) for rnd in rounds] == [0.1] * 7
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_client_trains_at_the_rate_of_its_round(name: str) -> None:
+    falling = toy.build(name, lr=0.1, lr_every=2)
+    begun, data = falling.begin(toy.network()), CLIENTS["all classes, some labels wrong"]
+    for index in (2, 3, 5):
+        fixed = toy.build(name, lr=falling.rate(Round(index, toy.SEED)), lr_every=0)
+        found = toy.train(falling, begun, data, index)
+        assert digest(found.model) == digest(toy.train(fixed, begun, data, index).model)
+    assert digest(found.model) != digest(toy.train(replace(falling, lr_every=0), begun, data, index).model)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_alone_a_round_is_one_epoch_and_nothing_else_changes_but_whose_guess_counts(name: str) -> None:
+    usual = toy.build(name, epochs=5)
+    alone = usual.alone()
+    assert type(alone) is type(usual)
+    changes = {"epochs": 1, "pseudo": "naive"} if name == "rofl" else {"epochs": 1}
+    assert alone == replace(usual, **changes)
+    assert alone.alone() == alone
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_is_told_of_the_noise_asks_for_the_ratio_only_where_it_is_left_open(name: str) -> None:
+    settled = toy.build(name, tau=0.1, lr=0.2)
+    assert settled.for_noise("symmetric", 0.4) == settled
+    unsettled = {"rofl": {"tau": 0.4}, "coteaching": {"tau": 0.4}, "joint": {"lr": 0.03}}.get(name, {})
+    assert METHODS[name]().for_noise("pair", 0.4) == METHODS[name](**unsettled)
+
+
+@pytest.mark.parametrize("name", ["rofl", "coteaching"])
+def test_a_ratio_that_is_only_called_known_trains_nobody(name: str) -> None:
+    open_ = toy.build(name, tau="known")
+    begun = open_.begin(toy.network())
+    with pytest.raises(ValueError, match="tau"):
+        toy.train(open_, begun, toy.shard([0, 1]), 1)
+    assert toy.train(open_.for_noise("symmetric", 0.4), begun, toy.shard([0, 1]), 1).weight == 2

@@ -33,6 +33,7 @@ def test_logits_and_features_have_their_sizes(name, shape, width):
         ("cnn9", 1 / 8, 16),
         ("mlp", 1.0, 128),
         ("mlp", 1 / 8, 16),
+        ("resnet50", 1 / 8, 256),
         ("small", 1.0, 64),
         ("small", 1 / 8, 8),
     ],
@@ -84,7 +85,7 @@ def test_evaluation_is_deterministic_and_takes_one_image(name):
     torch.testing.assert_close(net(batch[2:3])[0], first[2:3])
 
 
-@pytest.mark.parametrize(("name", "drops"), [("cnn9", True), ("small", False), ("mlp", False)])
+@pytest.mark.parametrize(("name", "drops"), [("cnn9", True), ("small", False), ("mlp", False), ("resnet50", False)])
 def test_only_cnn9_drops_channels_in_training(name, drops):
     net = build(name, (1, 8, 8), 10, 1 / 2, seed=0).train()
     with seeded(1):
@@ -114,4 +115,4 @@ def test_the_memory_layout_of_the_input_does_not_matter(name):
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UserError, match="There is no model 'cnn'") as caught:
         build("cnn", (1, 8, 8), 10, 1.0, seed=0)
-    assert caught.value.hint == "'cnn9' (there are: cnn9, mlp, small)"
+    assert caught.value.hint == "'cnn9' (there are: cnn9, mlp, resnet50, small)"

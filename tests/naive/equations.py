@@ -229,3 +229,126 @@ def global_centroids(stored: Matrix, locals_: list[Matrix], counts: list[list[in
                 mean[j] += weights[k] / sum(weights) * locals_[k][name][j]
         merged.append(mean)
     return merged
+
+
+def whole_class_matrix(kind: str, classes: int, ratio: float, wrong: int) -> Matrix:
+    """Q where class `wrong` never has its own label ("Different noise ratios in classes"); kind names the flipping."""
+    matrix = symmetric_matrix(classes, ratio) if kind == "symmetric" else pair_matrix(classes, ratio)
+    for noisy in range(classes):
+        if kind == "symmetric":
+            matrix[wrong][noisy] = 0.0 if noisy == wrong else 1 / (classes - 1)
+        else:
+            matrix[wrong][noisy] = 1.0 if noisy == (wrong + 1) % classes else 0.0
+    return matrix
+
+
+def group_ratios(ratio: float, spread: float, groups: int) -> Vector:
+    """[epsilon - eta, epsilon + eta] divided equally ("Different noise ratios in clients")."""
+    ratios = []
+    for group in range(groups):
+        ratios.append(ratio - spread + group * (2 * spread) / (groups - 1))
+    return ratios
+
+
+def group_sizes(clients: int, groups: int) -> list[int]:
+    """Clients dealt out to the groups one by one; largest group first."""
+    sizes = [0] * groups
+    for client in range(clients):
+        sizes[client % groups] += 1
+    return sizes
+
+
+def divergence(target: Vector, logits: Vector) -> float:
+    """KL(y || s) for one sample (Tanaka et al. 2018, Eq. 5); 0 log 0 is 0."""
+    total = 0.0
+    for wanted, probability in zip(target, softmax(logits), strict=True):
+        if wanted > 0:
+            total += wanted * math.log(wanted / probability)
+    return total
+
+
+def prior(logits: Matrix) -> float:
+    """KL(p || s-bar) of a batch with the uniform prior p (Tanaka et al. 2018, Eq. 7)."""
+    classes = len(logits[0])
+    total = 0.0
+    for name in range(classes):
+        mean = 0.0
+        for row in logits:
+            mean += softmax(row)[name] / len(logits)
+        total += 1 / classes * math.log(1 / classes / mean)
+    return total
+
+
+def pair_similarities(features: Matrix) -> Matrix:
+    """S of Deep self-learning (Han et al. 2019, Eq. 2): S_ij and S_ji are one number."""
+    count = len(features)
+    similar = [[0.0] * count for _ in range(count)]
+    for i in range(count):
+        for j in range(i, count):
+            similar[i][j] = similar[j][i] = cosine(features[i], features[j])
+    return similar
+
+
+def critical_similarity(similar: Matrix) -> float:
+    """S_c: of all entries, from the largest down, the one ranked at 40 %; between two of them their weighted mean."""
+    ranked = sorted(value for row in similar for value in row)
+    place = Fraction(6, 10) * (len(ranked) - 1)
+    below = int(place)
+    if below == place:
+        return ranked[below]
+    return ranked[below] + float(place - below) * (ranked[below + 1] - ranked[below])
+
+
+def densities(similar: Matrix) -> list[int]:
+    """Rho (Han et al. 2019, Eq. 3)."""
+    critical = critical_similarity(similar)
+    found = []
+    for row in similar:
+        rho = 0
+        for value in row:
+            if value > critical:
+                rho += 1
+            elif value < critical:
+                rho -= 1
+        found.append(rho)
+    return found
+
+
+def closeness(similar: Matrix, density: list[int]) -> Vector:
+    """Eta (Han et al. 2019, Eq. 4)."""
+    found = []
+    for i in range(len(similar)):
+        denser = [similar[i][j] for j in range(len(similar)) if density[j] > density[i]]
+        found.append(max(denser) if denser else min(similar[i]))
+    return found
+
+
+def choose_prototypes(features: Matrix, count: int) -> list[int]:
+    """The densest images with eta < 0.95, then the densest others; the earlier of two equals comes first."""
+    similar = pair_similarities(features)
+    density = densities(similar)
+    eta = closeness(similar, density)
+    left, chosen = list(range(len(features))), []
+    while left and len(chosen) < count:
+        apart = [i for i in left if eta[i] < 0.95]
+        best = (apart or left)[0]
+        for i in apart or left:
+            if density[i] > density[best]:
+                best = i
+        chosen.append(best)
+        left.remove(best)
+    return chosen
+
+
+def corrected_label(feature: Vector, prototypes: list[Matrix]) -> int:
+    """The class with the largest mean cosine to its prototypes (Han et al. 2019, Eq. 5); prototypes[c] may be empty."""
+    best, highest = -1, None
+    for name, rows in enumerate(prototypes):
+        if not rows:
+            continue
+        mean = 0.0
+        for row in rows:
+            mean += cosine(feature, row) / len(rows)
+        if highest is None or mean > highest:
+            best, highest = name, mean
+    return best

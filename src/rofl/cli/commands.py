@@ -19,6 +19,7 @@ from rofl.data import DATASETS
 from rofl.errors import UserError, unknown
 from rofl.experiment import Interrupted, Run, resume, run
 from rofl.methods import METHODS
+from rofl.reproduce import Scale, make_plan
 from rofl.run_folder import RunFolder
 
 app = typer.Typer(
@@ -159,6 +160,29 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = 
     talk.print(f"The page: {page}", markup=False, highlight=False)
 
 
+@app.command("scene", epilog="Example: rofl scene digits --set noise.spread=0.2 --seed 1 --out scene.safetensors")
+def scene_command(
+    what: What = "digits",
+    sets: Sets = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option("--out", help="the file to write; none where absent")] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Draw wrong labels and clients once, and keep them for several runs with the same settings."""
+    from rofl.cli.scene import describe, scene_table
+    from rofl.scene import prepare
+
+    scene = prepare(choose(what, sets, None, seed), data_dir)
+    if out is not None:
+        scene.save(out)
+        talk.print(f"To use it, add to rofl run: --set data.scene={out}", markup=False, highlight=False)
+    if as_json:
+        result.print_json(json.dumps(describe(scene)))
+    else:
+        result.print(scene_table(scene))
+
+
 @app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")
 def report_command(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
@@ -170,6 +194,40 @@ def report_command(
 
     page = report.write(folders, out or folders[0] / "report.html", data_dir)
     result.print(str(page), markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(epilog="Example: rofl reproduce table-ablation --scale tiny --seeds 3")
+def reproduce(
+    name: Annotated[str, typer.Argument(help="a table or figure, or `all`; --list shows the names")] = "all",
+    scale: Annotated[Scale, typer.Option(help="tiny: digits; lite: 10,000 real images; paper: as the paper")] = "tiny",
+    cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="seeds 0, 1, ... of this many runs each")] = 1,
+    out: Annotated[Path, typer.Option("--out", help="where runs and results are kept")] = Path("runs/reproduce"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
+    data_dir: DataDir = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="say what it would cost here, and run nothing")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="every table and figure by name")] = False,
+    as_json: Json = False,
+) -> None:
+    """The paper's tables and figures, ours beside the paper's; finished cells are kept."""
+    from rofl.cli import reproduce as work
+
+    if list_all:
+        listing(work.list_grids(), "table or figure", as_json)
+        return
+    plan = make_plan(name, scale, seeds, out, cells)
+    work.announce(plan, talk)
+    if plan_only:
+        return
+    outcomes = work.reproduce(plan, jobs, data_dir, talk)
+    text, page = work.write_all(plan, outcomes)
+    if as_json:
+        result.print_json(work.as_data(outcomes))
+    else:
+        for outcome in outcomes:
+            result.print(work.show_outcome(outcome))
+        talk.print(f"As Markdown: {text}\nThe page: {page}", markup=False, highlight=False)
+    work.complain(outcomes)
 
 
 @app.command("presets")
@@ -193,10 +251,10 @@ def list_datasets(as_json: Json = False) -> None:
 def choose(what: str, sets: list[str] | None, method: str | None, seed: int | None) -> Experiment:
     """The experiment that the arguments describe."""
     is_file = what.endswith(".toml") or Path(what).is_file()
-    settings = read_toml(Path(what)) if is_file else presets.find(what).settings
     changes = dict(parse_change(text) for text in sets or [])
     changes |= {} if method is None else {"method.name": method}
     changes |= {} if seed is None else {"seed": seed}
+    settings = read_toml(Path(what)) if is_file else presets.find(what).for_method(changes.get("method.name"))
     return experiment(with_changes(settings, changes))
 
 

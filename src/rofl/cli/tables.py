@@ -15,11 +15,10 @@ def summary_table(run: Run) -> Table:
     table = Table(title=f"{summary['name']}, {summary['method']}", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
-    noise = summary["noise"]
     rows = {
         "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds",
         "best round": f"{summary['best_accuracy']:.2f} %",
-        "labels": f"{noise['kind']} noise {noise['ratio']}, {100 * noise['achieved']:.1f} % are wrong",
+        "labels": labels_text(run.experiment.noise.text, summary["noise"]["achieved"]),
         "wrong labels found": detection_text(summary["detection"]),
         "time": f"{summary['seconds']:.1f} s, {summary['seconds_per_round']:.2f} s a round",
         "traffic": f"{summary['bytes_up'] / 1e6:.1f} MB up, {summary['bytes_down'] / 1e6:.1f} MB down, "
@@ -27,6 +26,8 @@ def summary_table(run: Run) -> Table:
         "digest": summary["digest"][:16],
         "folder": str(run.folder),
     }
+    if summary.get("note"):
+        rows["note"] = summary["note"]
     for name, value in rows.items():
         table.add_row(name, value)
     return table
@@ -64,8 +65,8 @@ def _row(method: str, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "seeds": len(summaries),
         "accuracy": mean(accuracies),
         "spread": stdev(accuracies) if len(accuracies) > 1 else 0.0,
-        "precision": _mean([each["precision"] for each in found]),
-        "recall": _mean([each["recall"] for each in found]),
+        "precision": _mean([each["precision"] for each in found if each]),
+        "recall": _mean([each["recall"] for each in found if each]),
         "seconds_per_round": mean(summary["seconds_per_round"] for summary in summaries),
     }
 
@@ -80,6 +81,15 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def detection_text(found: Mapping[str, float | None]) -> str:
+def labels_text(noise: str, achieved: float | None) -> str:
+    """What is known about the labels."""
+    return (
+        f"noise {noise}; {100 * achieved:.1f} % are wrong" if achieved is not None else "nobody knows which are wrong"
+    )
+
+
+def detection_text(found: Mapping[str, float | None] | None) -> str:
     """Precision and recall in words."""
+    if found is None:
+        return "not to be counted, since the truth is not known"
     return f"precision {share(found['precision'])}, recall {share(found['recall'])}"

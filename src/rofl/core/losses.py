@@ -1,5 +1,6 @@
-"""The three terms of the total loss (Eq. 9), one function each, per sample where the paper's sum allows it."""
+"""The terms of the total loss (Eq. 9) and of Joint Optimization's, per sample where the sum allows it."""
 
+import math
 from typing import Literal
 
 import torch
@@ -63,6 +64,25 @@ def entropy(log_probs: Tensor) -> Tensor:
     tensor([0.6931])
     """
     return -(log_probs.exp() * log_probs.clamp(min=torch.finfo(log_probs.dtype).min)).sum(dim=1)
+
+
+def divergence(labels: Tensor, log_probs: Tensor) -> Tensor:
+    """KL(labels || prediction) per sample, (n,): L_c of Joint Optimization, for distributions (n, K).
+
+    >>> divergence(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.5]]).log())
+    tensor([0.6931])
+    """
+    return F.kl_div(log_probs, labels, reduction="none").sum(dim=1)
+
+
+def prior(log_probs: Tensor) -> Tensor:
+    """KL(uniform || mean prediction of the batch): L_p of Joint Optimization, which keeps all classes in use.
+
+    >>> prior(torch.tensor([[1.0, 0.0], [0.0, 1.0]]).log())
+    tensor(0.)
+    """
+    mean = log_probs.logsumexp(dim=0) - math.log(len(log_probs))  # (K,) log of the mean probability
+    return -mean.mean() - math.log(log_probs.shape[1])
 
 
 def ramp(index: int, start: float, length: float) -> float:

@@ -1,5 +1,7 @@
 """Label noise. Everywhere: Q[i, j] = P(noisy = j | true = i), rows sum to 1 (the paper's orientation)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,47 @@ def pair(classes: int, ratio: float) -> Tensor:
     _check(classes, ratio)
     stay = torch.eye(classes, dtype=torch.float64)
     return stay * (1 - ratio) + stay.roll(1, dims=1) * ratio  # (K, K)
+
+
+def whole_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
+    """Q where one class is never labelled right ("Different noise ratios in classes"); the others are at the ratio.
+
+    >>> whole_class(symmetric, 3, 0.4, wrong=0)
+    tensor([[0.0000, 0.5000, 0.5000],
+            [0.2000, 0.6000, 0.2000],
+            [0.2000, 0.2000, 0.6000]], dtype=torch.float64)
+    """
+    if not 0 <= wrong < classes:
+        raise ValueError(f"a class lies in 0..{classes - 1}, not {wrong}")
+    matrix = make(classes, ratio)  # (K, K)
+    row = make(classes, 0.5)[wrong]  # any noise shows where wrong labels go; `ratio` may be 0
+    row[wrong] = 0
+    matrix[wrong] = row / row.sum()
+    return matrix
+
+
+def group_ratios(ratio: float, spread: float, groups: int = 5) -> Tensor:
+    """Noise ratios of groups of clients, evenly over [ratio - spread, ratio + spread] ("... ratios in clients").
+
+    >>> group_ratios(0.4, 0.2)
+    tensor([0.2000, 0.3000, 0.4000, 0.5000, 0.6000], dtype=torch.float64)
+    """
+    if groups < 2:
+        raise ValueError(f"different noise ratios need at least 2 groups, not {groups}")
+    if not (spread >= 0 and ratio - spread >= 0 and ratio + spread < 1):
+        raise ValueError(f"noise ratios lie in [0, 1), not from {ratio - spread:g} to {ratio + spread:g}")
+    steps = 2 * torch.arange(groups, dtype=torch.float64) / (groups - 1) - 1  # (G,) from -1 to 1
+    return ratio + spread * steps
+
+
+def assign_groups(clients: int, groups: int, generator: torch.Generator) -> Tensor:
+    """The group of each client, at random; no group has more than one client more than another.
+
+    >>> assign_groups(10, 5, torch.Generator().manual_seed(0)).bincount()
+    tensor([2, 2, 2, 2, 2])
+    """
+    names = torch.randperm(groups, generator=generator)  # which groups get one more is random too
+    return names[torch.randperm(clients, generator=generator) % groups]  # (clients,)
 
 
 def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tensor:

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rofl.data.stream import Pixels
+
 
 @dataclass(frozen=True)
 class Transform:
@@ -16,14 +18,19 @@ class Transform:
     std: tuple[float, ...]
     crop: int = 0  # pixels of zero padding a random crop may use
     flip: bool = False  # left-right, where a mirrored image is still the same thing
+    window: int = 0  # side of the square that is seen: anywhere in training, else in the middle; 0: all is seen
 
     def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """(B, C, H, W) uint8 -> float32 in channels-last layout."""
+        """(B, C, H, W) uint8 -> float32 in channels-last layout, (B, C, window, window) where there is one."""
         if generator is not None:
             if self.crop:
                 pixels = random_crop(pixels, self.crop, generator)
+            if self.window:
+                pixels = random_window(pixels, self.window, generator)
             if self.flip:
                 pixels = random_flip(pixels, generator)
+        elif self.window:
+            pixels = middle(pixels, self.window)
         std = torch.tensor(self.std).view(1, -1, 1, 1)
         mean = torch.tensor(self.mean).view(1, -1, 1, 1)
         scaled = pixels.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)
@@ -34,11 +41,22 @@ def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Ten
     """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
     count, _, height, width = pixels.shape
     padded = F.pad(pixels, (padding,) * 4)  # (B, C, H + 2p, W + 2p)
-    shift = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator)
-    rows = shift[0] + torch.arange(height)  # (B, H)
-    columns = shift[1] + torch.arange(width)  # (B, W)
-    image = torch.arange(count).view(-1, 1, 1)
-    return padded[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    down, right = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator)
+    return _cut(padded, down, right, height, width)
+
+
+def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """Cut a square out of every image of the batch, each at its own place."""
+    count, _, height, width = pixels.shape
+    down = torch.randint(0, height - side + 1, (count, 1), generator=generator)
+    right = torch.randint(0, width - side + 1, (count, 1), generator=generator)
+    return _cut(pixels, down, right, side, side)
+
+
+def middle(pixels: Tensor, side: int) -> Tensor:
+    """The square in the middle of every image."""
+    top, left = ((size - side) // 2 for size in pixels.shape[2:])
+    return pixels[:, :, top : top + side, left : left + side]
 
 
 def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,11 +65,19 @@ def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(mirror, pixels.flip(3), pixels)
 
 
+def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -> Tensor:
+    """A piece of each image, its corner `down` and `right` of the image's own; both (B, 1)."""
+    rows = down + torch.arange(height)  # (B, H)
+    columns = right + torch.arange(width)  # (B, W)
+    image = torch.arange(len(pixels)).view(-1, 1, 1)
+    return pixels[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
 @dataclass(frozen=True)
 class Shard:
     """The samples of one client: rows of the pixels that all clients share, with the labels it was given."""
 
-    pixels: Tensor  # (N, C, H, W) uint8, of the whole set
+    pixels: Pixels  # (N, C, H, W) uint8, of the whole set, in memory or in files
     rows: Tensor  # (n,) which of them are this client's
     labels: Tensor  # (n,) as given, right or wrong
     classes: int

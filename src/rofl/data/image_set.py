@@ -1,4 +1,4 @@
-"""A data set in memory."""
+"""A data set: images in memory or in files, and their labels."""
 
 from dataclasses import dataclass, replace
 
@@ -6,25 +6,29 @@ from torch import Tensor
 
 from rofl.core.noise import check_labels
 from rofl.data.batches import Transform
+from rofl.data.stream import Pixels, part
 from rofl.errors import UserError
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images as one uint8 tensor per part, with true labels."""
+    """Images as uint8 pixels per part, with true labels as far as they are known."""
 
     name: str
     classes: tuple[str, ...]
-    train: Tensor  # (N, C, H, W) uint8
+    train: Pixels  # (N, C, H, W) uint8
     train_labels: Tensor  # (N,)
-    test: Tensor  # (M, C, H, W) uint8
+    test: Pixels  # (M, C, H, W) uint8
     test_labels: Tensor  # (M,)
     transform: Transform
+    truth_known: bool = True  # off: the training labels are as given, partly wrong
+    note: str = ""  # a sentence that the reader of results should know
+    validation: tuple[Pixels, Tensor] | None = None  # images and labels set aside by the set's authors
 
     def __post_init__(self) -> None:
-        for part, labels in ((self.train, self.train_labels), (self.test, self.test_labels)):
-            if len(part) != len(labels):
-                raise UserError(f"{self.name} has {len(part)} images and {len(labels)} labels.", "fetch it again")
+        for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):
+            if len(images) != len(labels):
+                raise UserError(f"{self.name} has {len(images)} images and {len(labels)} labels.", "fetch it again")
             try:
                 check_labels(labels, len(self.classes))
             except ValueError as error:
@@ -32,21 +36,32 @@ class ImageSet:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
+        """Channels, height, width, as a network sees them."""
         channels, height, width = self.train.shape[1:]
-        return channels, height, width
+        side = self.transform.window
+        return (channels, side, side) if side else (channels, height, width)
 
     def hold_out(self, count: int) -> "ImageSet":
-        """Set the last training images aside, and let them take the place of the test set: for choosing settings."""
+        """Let images other than the test set's take its place: for choosing settings.
+
+        They are the first of the validation part where the set has one, else the last training images.
+        """
         if count == 0:
             return self
+        for images, labels in self._validation():
+            if count > len(images):
+                raise UserError(
+                    f"{count} images cannot be set aside: {self.name} has {len(images)} for validation.",
+                    f"data.validation={len(images)}",
+                )
+            return replace(self, test=part(images, slice(count)), test_labels=labels[:count])
         if count >= len(self.train):
             raise UserError(f"{count} images cannot be set aside: there are {len(self.train)}.", "data.validation=200")
         return replace(
             self,
-            train=self.train[:-count],
+            train=part(self.train, slice(-count)),
             train_labels=self.train_labels[:-count],
-            test=self.train[-count:],
+            test=part(self.train, slice(-count, None)),
             test_labels=self.train_labels[-count:],
         )
 
@@ -54,8 +69,11 @@ class ImageSet:
         """The first so many images of each part; all where None."""
         return replace(
             self,
-            train=self.train[:train],
+            train=part(self.train, slice(train)),
             train_labels=self.train_labels[:train],
-            test=self.test[:test],
+            test=part(self.test, slice(test)),
             test_labels=self.test_labels[:test],
         )
+
+    def _validation(self) -> list[tuple[Pixels, Tensor]]:
+        return [] if self.validation is None else [self.validation]

@@ -1,11 +1,13 @@
 """A seat at which clients run one after the other: in a worker process, or in the calling one."""
 
 import traceback
+from dataclasses import replace
 
 import torch
 
 from rofl.core.tensors import Tensors
 from rofl.data import Shard
+from rofl.data.stream import Pixels, from_tensors, part, to_tensors
 from rofl.engines.client import Task, one_thread, run_client
 from rofl.engines.records import pack, unpack
 from rofl.methods.base import Global, Round
@@ -27,9 +29,10 @@ class Bench:
 
     def __init__(self, task: Task, data: Tensors, broadcast: Tensors) -> None:
         self.task = task
-        self.data = data  # train, test, labels, rows, ends: see `local.lay_out`
+        self.data = data  # train, test, labels, rows, ends: see `lay_out`
+        self.pixels = {name: from_tensors(name, data) for name in ("train", "test")}
         self.broadcast = broadcast  # model/..., extra/...: changed in place between rounds
-        self.net = task.network.build()
+        self.net = replace(task.network, weights="").build()  # the broadcast ones take their place
 
     def do(self, job: bytes) -> bytes:
         """The answer to a job; an exception becomes an answer too."""
@@ -51,10 +54,10 @@ class Bench:
             {"weight": update.weight, "metrics": dict(update.metrics)},
         )
 
-    def _predict(self, part: str, start: int, stop: int) -> bytes:
+    def _predict(self, name: str, start: int, stop: int) -> bytes:
         with one_thread():
             load_weights(self.net, self._global().model)
-            logits, features = predict(self.net, self.data[part][start:stop], self.task.transform)
+            logits, features = predict(self.net, part(self.pixels[name], slice(start, stop)), self.task.transform)
         return pack({"prediction": {"logits": logits, "features": features}}, {})
 
     def _global(self) -> Global:
@@ -64,7 +67,7 @@ class Bench:
         start, stop = (int(end) for end in self.data["ends"][client : client + 2])
         rows = self.data["rows"][start:stop]
         return Shard(
-            self.data["train"], rows, self.data["labels"][rows], self.task.network.classes, self.task.transform
+            self.pixels["train"], rows, self.data["labels"][rows], self.task.network.classes, self.task.transform
         )
 
 
@@ -83,7 +86,8 @@ def split_global(joined: Tensors) -> Global:
     return Global(**groups)
 
 
-def lay_out(train: torch.Tensor, test: torch.Tensor, labels: torch.Tensor, parts: list[torch.Tensor]) -> Tensors:
-    """The tensors every seat needs: all pixels, the given labels, and whose rows are whose."""
+def lay_out(train: Pixels, test: Pixels, labels: torch.Tensor, parts: list[torch.Tensor]) -> Tensors:
+    """The tensors every seat needs: all pixels or where they lie, the given labels, and whose rows are whose."""
     ends = torch.tensor([0, *torch.tensor([len(part) for part in parts]).cumsum(0).tolist()])
-    return {"train": train, "test": test, "labels": labels, "rows": torch.cat(parts), "ends": ends}
+    pixels = {**to_tensors("train", train), **to_tensors("test", test)}
+    return {**pixels, "labels": labels, "rows": torch.cat(parts), "ends": ends}

@@ -9,9 +9,11 @@ import torch
 from rofl.core.seeds import derive, seeded
 from rofl.core.tensors import Tensors
 from rofl.data import Shard, Transform
+from rofl.data.weights import weights_file
 from rofl.methods.base import Global, Method, Round, Update
 from rofl.methods.training import load_weights
 from rofl.models import Network, build
+from rofl.models.pretrained import load_imagenet
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,14 @@ class NetworkSpec:
     classes: int
     width: float
     seed: int
+    weights: str = ""  # a file of published weights, or "imagenet"; else as drawn from the seed
 
     def build(self) -> Network:
         """The network with its initial weights."""
-        return build(self.name, self.shape, self.classes, self.width, self.seed)
+        net = build(self.name, self.shape, self.classes, self.width, self.seed)
+        if self.weights:
+            load_imagenet(net, weights_file(self.weights))
+        return net
 
 
 @dataclass(frozen=True)

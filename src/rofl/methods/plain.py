@@ -25,7 +25,7 @@ class Plain(LocalSgd):
 
     def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
         """A few epochs of SGD on the given labels."""
-        optimizer = self.optimizer(net)
+        optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
         samples, loss_sum = 0, 0.0

@@ -1,6 +1,6 @@
 """Yang et al. 2020, "Robust Federated Learning with Noisy Labels", arXiv 2012.01700: Algorithm 1 of the supplement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
@@ -9,23 +9,21 @@ from torch import Tensor
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.selection import keep_rate, small_loss
+from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import Shard, batches
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, fedavg, predict_shard, weight_update, weights
+from rofl.methods.training import SmallLossSgd, fedavg, predict_shard, weight_update, weights
 from rofl.models import Network
 
 
 @dataclass(frozen=True)
-class Rofl(LocalSgd):
+class Rofl(SmallLossSgd):
     """Class-wise centroids travel with the weights; they decide which given labels a client believes.
 
     docs/method.md sets each line of the paper beside the function that does it.
     """
 
-    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # share left out by Eq. 2; "known": the ratio
-    warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau
     t_pl: Annotated[int, Field(ge=1)] = 100  # first round that uses pseudo-labels; 30 for MNIST, 100 for CIFAR-10
     lambda_cen: Annotated[float, Field(ge=0)] = 1.0  # weight of L_cen once it has risen
     cen_start: Annotated[float, Field(ge=0)] = 1.0  # lambda_cen is 0 until this many times T_pl ...
@@ -36,6 +34,10 @@ class Rofl(LocalSgd):
     soft: bool = True  # pseudo-labels as probabilities; off: as classes
     mask: bool = True  # confident samples (Eq. 7); off: believe all labels or replace them all
     global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
+
+    def alone(self) -> "Rofl":
+        """The supplement's centralized form ("Ours"): naive pseudo-labels, and centroids of all data."""
+        return replace(super().alone(), pseudo="naive")
 
     def begin(self, net: Network) -> Global:
         """Initial weights, and no centroid for any class yet."""
@@ -49,15 +51,13 @@ class Rofl(LocalSgd):
 
     def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
         """LocalUpdate of Algorithm 1."""
-        if self.tau == "known":
-            raise ValueError("tau = 'known' must be replaced by the noise ratio before training")
         stored = glob.extra["centroids"]  # (K, d) f_G
         relabel = rnd.index >= self.t_pl
-        rate = keep_rate(rnd.index, self.tau, self.warmup)  # R(t)
+        rate = self.keep_rate(rnd)  # R(t)
         lambda_cen = self.lambda_cen * losses.ramp(rnd.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl)
 
         local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
-        optimizer = self.optimizer(net)
+        optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         samples, confident, terms = 0, 0, torch.zeros(4)
         for epoch in range(self.epochs):

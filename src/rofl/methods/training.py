@@ -1,15 +1,17 @@
 """Verbs that methods share; each method owns its loop."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import ConfigDict, Field
-from torch import Tensor
+from torch import Tensor, nn
 
+from rofl.core.selection import keep_rate
 from rofl.core.tensors import Tensors, floating, scaled_difference
 from rofl.data import Shard, Transform
-from rofl.methods.base import Global, Update
+from rofl.data.stream import Pixels
+from rofl.methods.base import Global, Round, Update
 from rofl.models import Network
 
 _CHUNK = 125  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
@@ -26,12 +28,43 @@ class LocalSgd:
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     batch: Annotated[int, Field(ge=2)] = 50
     epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
+    lr_every: Annotated[int, Field(ge=0)] = 0  # rounds after which lr is divided by 10, again and again; 0: never
 
-    def optimizer(self, net: Network) -> torch.optim.Optimizer:
+    def for_noise(self, kind: str, ratio: float) -> Self:
+        """The method, told of the noise; most do not ask."""
+        return self
+
+    def alone(self) -> Self:
+        """The method in the centralized setting, where a round is one epoch over all data."""
+        return replace(self, epochs=1)
+
+    def rate(self, rnd: Round) -> float:
+        """The learning rate of a round."""
+        return self.lr * 0.1 ** ((rnd.index - 1) // self.lr_every) if self.lr_every else self.lr
+
+    def optimizer(self, net: nn.Module, rnd: Round) -> torch.optim.Optimizer:
         """Plain SGD; its momentum starts anew each round, since clients are stateless here."""
         return torch.optim.SGD(
-            net.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+            net.parameters(), lr=self.rate(rnd), momentum=self.momentum, weight_decay=self.weight_decay, fused=True
         )
+
+
+@dataclass(frozen=True)
+class SmallLossSgd(LocalSgd):
+    """How a client trains that trusts the samples of small loss more."""
+
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # share left out by Eq. 2; "known": the ratio
+    warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
+
+    def for_noise(self, kind: str, ratio: float) -> Self:
+        """Put the ratio in the place of "known"."""
+        return replace(self, tau=ratio) if self.tau == "known" else self
+
+    def keep_rate(self, rnd: Round) -> float:
+        """R(t)."""
+        if self.tau == "known":
+            raise ValueError("tau = 'known' must be replaced by the noise ratio before training")
+        return keep_rate(rnd.index, self.tau, self.warmup)
 
 
 def weights(net: Network) -> Tensors:
@@ -51,7 +84,12 @@ def load_weights(net: Network, tensors: Tensors) -> None:
 
 def weight_update(net: Network, glob: Global, samples: int) -> Tensors:
     """n_k * (w_k - w): a client's summand of Eq. 10."""
-    return scaled_difference(floating(net.state_dict()), glob.model, float(samples))
+    return weight_change(net, glob.model, samples)
+
+
+def weight_change(net: Network, before: Tensors, samples: int) -> Tensors:
+    """The same for any network and the weights it started from."""
+    return scaled_difference(floating(net.state_dict()), before, float(samples))
 
 
 def fedavg(glob: Global, total: Update) -> Tensors:
@@ -60,10 +98,15 @@ def fedavg(glob: Global, total: Update) -> Tensors:
 
 
 @torch.no_grad()
-def predict(net: Network, pixels: Tensor, transform: Transform) -> tuple[Tensor, Tensor]:
-    """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout."""
+def predict(net: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout.
+
+    Of all images, or of some rows; never more than a chunk of them is taken into memory.
+    """
     predictor = net.predictor()
-    parts = [predictor(transform(chunk)) for chunk in torch.split(pixels, _CHUNK)]
+    count = len(pixels) if rows is None else len(rows)
+    chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
+    parts = [predictor(transform(pixels[chunk if rows is None else rows[chunk]])) for chunk in chunks]
     if not parts:
         return torch.empty(0, net.classes), torch.empty(0, net.feature_size)
     logits, features = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -72,4 +115,4 @@ def predict(net: Network, pixels: Tensor, transform: Transform) -> tuple[Tensor,
 
 def predict_shard(net: Network, data: Shard) -> tuple[Tensor, Tensor]:
     """`predict` over one client's samples, in their order."""
-    return predict(net, data.pixels[data.rows], data.transform)
+    return predict(net, data.pixels, data.transform, data.rows)

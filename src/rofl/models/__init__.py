@@ -7,12 +7,14 @@ from rofl.errors import unknown
 from rofl.models.cnn9 import Cnn9
 from rofl.models.mlp import Mlp
 from rofl.models.network import Network
+from rofl.models.resnet import ResNet50
 from rofl.models.small_cnn import SmallCnn
 
 MODELS: dict[str, Callable[[tuple[int, int, int], int, float], Network]] = {
     "cnn9": Cnn9,
     "small": SmallCnn,
     "mlp": Mlp,
+    "resnet50": ResNet50,
 }
 
 

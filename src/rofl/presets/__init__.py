@@ -4,8 +4,9 @@ from typing import Any
 
 from rofl.config import Experiment, experiment, with_changes
 from rofl.errors import unknown
+from rofl.presets.preset import Preset
 from rofl.presets.quick import QUICK
-from rofl.presets.single import PAPER, Preset
+from rofl.presets.single import PAPER
 
 PRESETS: dict[str, Preset] = {**QUICK, **PAPER}
 
@@ -26,7 +27,7 @@ def preset(name: str, **changes: Any) -> Experiment:
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     if "method" in dotted:
         dotted["method.name"] = dotted.pop("method")
-    return experiment(with_changes(find(name).settings, dotted))
+    return experiment(with_changes(find(name).for_method(dotted.get("method.name")), dotted))
 
 
 __all__ = ["PRESETS", "Preset", "find", "preset"]

@@ -11,8 +11,8 @@ CHART_ID = "accuracy"
 
 # Middle tones that read on white and on black: plotly writes them into the drawing, where a style sheet has no say in
 # them. The first is the accent. Text and grid take their colours from style.css.
-_COLOURS = ("#12938a", "#8b929c", "#b9812f", "#8a6fc4", "#c25f7c", "#5b8bc9")
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # so that colour is not needed
+COLOURS = ("#12938a", "#8b929c", "#b9812f", "#8a6fc4", "#c25f7c", "#5b8bc9")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # so that colour is not needed
 _MARKED = 40  # a curve of up to so many points shows them
 
 
@@ -26,15 +26,17 @@ def library() -> str:
 
 def accuracy_script(groups: Sequence[Group]) -> str:
     """The call that draws all runs into the element CHART_ID."""
+    traces = [trace for number, group in enumerate(groups) for trace in _traces(group, number)]
+    return plot_call(CHART_ID, traces, layout())
+
+
+def plot_call(place: str, traces: Sequence[dict[str, Any]], chosen: dict[str, Any]) -> str:
+    """The call that draws traces into an element."""
     import plotly.graph_objects as go  # slow to import, and most commands do without
 
-    traces = [trace for number, group in enumerate(groups) for trace in _traces(group, number)]
-    figure = go.Figure(data=traces, layout=_layout())
-    drawing: str = figure.to_json().replace("<", "\\u003c")  # nothing can end the script element
-    return (
-        f"const drawing = {drawing};\n"
-        f'Plotly.newPlot("{CHART_ID}", drawing.data, drawing.layout, {{responsive: true, displayModeBar: false}});'
-    )
+    drawing: str = go.Figure(data=traces, layout=chosen).to_json().replace("<", "\\u003c")  # cannot end the script
+    options = "{responsive: true, displayModeBar: false}"
+    return f'{{const drawing = {drawing};\nPlotly.newPlot("{place}", drawing.data, drawing.layout, {options});}}'
 
 
 def _traces(group: Group, number: int) -> list[dict[str, Any]]:
@@ -53,7 +55,7 @@ def _traces(group: Group, number: int) -> list[dict[str, Any]]:
 
 
 def _trace(name: str, curve: Sequence[tuple[int, float]], number: int, width: float) -> dict[str, Any]:
-    colour, dash = _COLOURS[number % len(_COLOURS)], _DASHES[number % len(_DASHES)]
+    colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
     return {
         "type": "scatter",
         "name": escape(name),  # plotly reads names as HTML
@@ -67,7 +69,8 @@ def _trace(name: str, curve: Sequence[tuple[int, float]], number: int, width: fl
     }
 
 
-def _layout() -> dict[str, Any]:
+def layout() -> dict[str, Any]:
+    """Axes and colours that fit the page, light or dark."""
     axis = {"fixedrange": True, "zeroline": False, "automargin": True}  # a finger on the chart scrolls the page
     return {
         "template": "none",

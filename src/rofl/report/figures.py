@@ -13,8 +13,8 @@ _LAST = 10  # rounds behind `test_accuracy` of summary.json
 def title(runs: Sequence[FinishedRun]) -> str:
     """The data set, and how much was made wrong where that is one number."""
     names = _each(run.experiment.data.name for run in runs)
-    ratios = {run.experiment.noise.ratio for run in runs}
-    if len(ratios) > 1:
+    ratios = {run.experiment.noise.expected_ratio for run in runs}
+    if len(ratios) > 1 or any(run.experiment.noise.whole_class for run in runs):
         return f"{names} with wrong labels"
     ratio = ratios.pop()
     return f"{names} with {100 * ratio:.3g}\N{NO-BREAK SPACE}% wrong labels" if ratio else names
@@ -27,7 +27,7 @@ def facts(runs: Sequence[FinishedRun]) -> str:
         "Clients": _each(one.clients for one in chosen),
         "Clients a round": _each(one.cohort for one in chosen),
         "Rounds": _each(one.rounds for one in chosen),
-        "Noise": _each(f"{one.noise.kind} {one.noise.ratio:g}" for one in chosen),
+        "Noise": _each(one.noise.text for one in chosen),
         "Samples shared out": _each(one.data.partition for one in chosen),
         "Model": _each(one.model.name for one in chosen),
         "Seed" if len({one.seed for one in chosen}) == 1 else "Seeds": _each(sorted(one.seed for one in chosen)),

@@ -77,7 +77,8 @@ def _scene(run: FinishedRun, data_dir: Path | None) -> tuple[Scene | None, str]:
 
 def _truth_known(run: FinishedRun) -> bool:
     """Where no noise was put on, given and true labels are the same by construction, and say nothing."""
-    return run.summary.get("detection") is not None and run.experiment.noise.ratio > 0
+    noise = run.experiment.noise
+    return run.summary.get("detection") is not None and (noise.expected_ratio > 0 or noise.per_client)
 
 
 def _suspects_note(shown: int, flagged: int, run: FinishedRun, trouble: str) -> str:

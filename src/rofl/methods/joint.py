@@ -1,0 +1,94 @@
+"""Tanaka et al. 2018, "Joint Optimization Framework for Learning with Noisy Labels" (its first step), with FedAvg."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from rofl.core import losses
+from rofl.core.tensors import Tensors, zeros_like
+from rofl.data import Shard, batches
+from rofl.methods.base import Global, Round, Update
+from rofl.methods.training import LocalSgd, fedavg, weight_update, weights
+from rofl.models import Network
+
+# Tanaka's learning rates for symmetric noise; those for the ratios between are interpolated.
+_RATES = {0.0: 0.01, 0.1: 0.02, 0.3: 0.03, 0.5: 0.04, 0.7: 0.08, 0.9: 0.12}
+_PAIR_RATE = 0.03  # for asymmetric noise at any ratio
+
+
+@dataclass(frozen=True)
+class Joint(LocalSgd):
+    """Weights and labels are learned in turn: labels become the network's own averaged predictions."""
+
+    lr: Annotated[float, Field(ge=0)] = 0.0  # 0: Tanaka's for the known noise ratio; 8e-4 for Clothing1M
+    alpha: Annotated[float, Field(ge=0)] = 1.2  # weight of the prior term; 2.4 for Clothing1M
+    beta: Annotated[float, Field(ge=0)] = 0.8  # weight of the entropy term
+    start: Annotated[int, Field(ge=1)] = 100  # first round that changes labels
+    memory: Annotated[int, Field(ge=1)] = 10  # epochs whose predictions are averaged
+
+    def for_noise(self, kind: str, ratio: float) -> "Joint":
+        """Take Tanaka's learning rate where none was given."""
+        return self if self.lr else replace(self, lr=published_rate(kind, ratio))
+
+    def begin(self, net: Network) -> Global:
+        """Initial weights."""
+        return Global(weights(net))
+
+    def blank(self, glob: Global) -> Update:
+        """No change."""
+        return Update(zeros_like(glob.model), 0.0)
+
+    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+        """Algorithm 1 of Joint Optimization on one client's data; labels and predictions stay with the client."""
+        if not self.lr:
+            raise ValueError("lr = 0 must be replaced by a learning rate before training")
+        labels = state.get("labels", F.one_hot(data.labels, data.classes).float())  # (n, K) current
+        past = state.get("past", torch.empty(0, len(data), data.classes))  # (epochs, n, K), the newest last
+        optimizer = self.optimizer(net, rnd)
+        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        net.train()
+        samples, terms = 0, torch.zeros(4)
+        for _ in range(self.epochs):
+            seen = torch.empty_like(labels)  # s of this epoch
+            for index in batches(len(data), self.batch, order):
+                logits, _ = net(data.inputs(index, augment))
+                log_probs = logits.log_softmax(dim=1)
+                l_c = losses.divergence(labels[index], log_probs).mean()  # Eq. 5
+                l_p = losses.prior(log_probs)  # Eq. 7
+                l_e = losses.entropy(log_probs).mean()  # Eq. 8
+                loss = l_c + self.alpha * l_p + self.beta * l_e  # Eq. 4
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen[index] = log_probs.detach().exp()
+                samples += len(index)
+                terms += torch.stack([l_c, l_p, l_e, loss]).detach() * len(index)
+            past = torch.cat([past, seen.unsqueeze(0)])[-self.memory :]
+            if rnd.index >= self.start:
+                labels = past.mean(dim=0)  # the soft-label form of Eq. 10
+        metrics = {"samples": float(samples)}
+        metrics |= dict(zip(("loss_c", "loss_p", "loss_e", "loss"), terms.tolist(), strict=True))
+        kept = {"labels": labels, "past": past}
+        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), kept
+
+    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+        """Eq. 10 of the federated paper."""
+        return Global(fedavg(glob, total))
+
+
+def published_rate(kind: str, ratio: float) -> float:
+    """Tanaka's learning rate for a kind and ratio of noise.
+
+    >>> published_rate("symmetric", 0.7), round(published_rate("symmetric", 0.4), 4), published_rate("pair", 0.4)
+    (0.08, 0.035, 0.03)
+    """
+    if kind == "pair" and ratio > 0:
+        return _PAIR_RATE
+    points = sorted(_RATES)
+    above = next((point for point in points if point >= ratio), points[-1])
+    below = max((point for point in points if point <= ratio), default=points[0])
+    share = (ratio - below) / (above - below) if above > below else 0.0
+    return _RATES[below] + share * (_RATES[above] - _RATES[below])

@@ -1,0 +1,154 @@
+"""Runs the cells of grids; what is finished is kept, what was interrupted goes on."""
+
+import hashlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rofl.config import Experiment
+from rofl.run_folder import RunFolder
+
+_PATIENCE = 0.5  # seconds between two looks at what runs
+
+Listener = Callable[[int, list[RunFolder]], None]  # rounds done in all, and the cells at work
+
+
+class Store:
+    """Run folders of cells, found again by their settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        found = [RunFolder(path.parent) for path in sorted(folder.glob("*/config.toml"))]
+        self._places = {_key(place.read_experiment()): place for place in found}
+
+    def place(self, experiment: Experiment) -> RunFolder:
+        """The folder of this experiment, whether it ran already or not."""
+        key = _key(experiment)
+        if key not in self._places:
+            noise = f"{experiment.noise.kind}-{experiment.noise.expected_ratio:g}"
+            stem = f"{experiment.data.name}-{noise}-{experiment.method['name']}-s{experiment.seed}"
+            self._places[key] = RunFolder(self.folder / f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
+        return self._places[key]
+
+
+def _key(experiment: Experiment) -> str:
+    """All settings but the name, defaults too: folders of older versions are found as well."""
+    return experiment.model_copy(update={"name": ""}).toml()
+
+
+def is_finished(place: RunFolder) -> bool:
+    """Whether the cell came to its end."""
+    return (place.path / "summary.json").is_file()
+
+
+@dataclass
+class _Work:
+    """What the threads share."""
+
+    todo: "queue.SimpleQueue[Experiment]" = field(default_factory=queue.SimpleQueue)
+    running: set[Path] = field(default_factory=set)
+    problems: dict[Path, str] = field(default_factory=dict)
+    programs: list["subprocess.Popen[str]"] = field(default_factory=list)
+    stopped: bool = False
+
+
+def run_cells(
+    experiments: Iterable[Experiment],
+    store: Store,
+    jobs: int,
+    workers: int,
+    data_dir: Path | None = None,
+    listener: Listener | None = None,
+) -> dict[Path, str]:
+    """Run what is not finished, `jobs` cells side by side with `workers` client processes each.
+
+    Returns:
+        For each cell that could not run, its folder and a sentence that says why.
+    """
+    chosen = {store.place(one).path: one for one in experiments}
+    missing = {path: one for path, one in chosen.items() if not is_finished(RunFolder(path))}
+    kept = sum(one.rounds for path, one in chosen.items() if path not in missing)
+    work = _Work()
+    for path, one in missing.items():
+        if not RunFolder(path).exists():
+            RunFolder(path).write_experiment(one)
+        work.todo.put(one)
+    threads = [
+        threading.Thread(target=_follow, args=(work, store, workers, data_dir), daemon=True)
+        for _ in range(min(jobs, len(missing)))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if listener is not None:
+                rounds = sum(min(_rounds(path), one.rounds) for path, one in missing.items())
+                listener(kept + rounds, [RunFolder(path) for path in sorted(work.running)])
+            threads[0].join(_PATIENCE) if threads[0].is_alive() else time.sleep(_PATIENCE)
+    finally:
+        work.stopped = True
+        for program in work.programs:
+            program.kill()
+    return work.problems
+
+
+def _follow(work: _Work, store: Store, workers: int, data_dir: Path | None) -> None:
+    """One thread: a program of its own, which is given one cell after the other."""
+    program = _start(work)
+    while not work.stopped:
+        try:
+            experiment = work.todo.get_nowait()
+        except queue.Empty:
+            break
+        path = store.place(experiment).path
+        work.running.add(path)
+        request = {"folder": str(path), "workers": workers, "data_dir": str(data_dir) if data_dir else None}
+        answer = _ask(program, json.dumps(request))
+        if answer is None and not work.stopped:
+            work.problems[path] = "its process died; run it again to go on"
+            program = _start(work)
+        elif answer:
+            work.problems[path] = answer
+        work.running.discard(path)
+    program.kill()
+    program.wait()
+
+
+def _start(work: _Work) -> "subprocess.Popen[str]":
+    program = subprocess.Popen(
+        [sys.executable, "-m", "rofl.reproduce.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+        start_new_session=True,  # Ctrl-C is for the parent, which ends it
+    )
+    work.programs.append(program)
+    return program
+
+
+def _ask(program: "subprocess.Popen[str]", request: str) -> str | None:
+    """The problem the program met, "" for none, None where it died."""
+    assert program.stdin is not None
+    assert program.stdout is not None
+    try:
+        program.stdin.write(request + "\n")
+        program.stdin.flush()
+    except OSError:
+        return None
+    line = program.stdout.readline()
+    return str(json.loads(line)["problem"]) if line else None
+
+
+def _rounds(path: Path) -> int:
+    try:
+        return (path / "metrics.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0

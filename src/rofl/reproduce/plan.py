@@ -1,0 +1,68 @@
+"""Which cells to run, chosen by name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rofl.config import Experiment
+from rofl.errors import UserError, unknown
+from rofl.reproduce.figures import FIGURES
+from rofl.reproduce.grid import Cell, Grid, Scale
+from rofl.reproduce.scales import experiment_of
+from rofl.reproduce.tables import TABLES
+
+GRIDS: dict[str, Grid] = {grid.name: grid for grid in (*FIGURES, *TABLES)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    name: str
+    chosen: list[tuple[Grid, list[Cell]]]
+    scale: Scale
+    seeds: int
+    out: Path
+
+    def of_cell(self, grid: Grid, cell: Cell) -> list[Experiment]:
+        """One experiment per seed; none where the scale is too small for the cell."""
+        found = (experiment_of(grid, cell, self.scale, seed) for seed in range(self.seeds))
+        return [one for one in found if one is not None]
+
+    def experiments(self, alone: bool | None = None) -> list[Experiment]:
+        """All that has to run, each once; only those timed alone, or only the others, where asked."""
+        found: dict[str, Experiment] = {}
+        for grid, cells in self.chosen:
+            if alone is None or grid.alone == alone:
+                found |= {one.toml(): one for cell in cells for one in self.of_cell(grid, cell)}
+        return list(found.values())
+
+
+def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "") -> Plan:
+    """Choose grids by name and, within them, cells by row, column or method."""
+    wanted = {word.strip().lower() for word in cells.split(",") if word.strip()}
+    chosen = [(grid, _choose(grid, wanted)) for grid in find(name)]
+    chosen = [(grid, kept) for grid, kept in chosen if kept]
+    if not chosen:
+        grid = find(name)[0]
+        example = f"a row or column, such as {grid.rows[-1]!r} or {grid.columns[0]!r}"
+        raise UserError(f"No cell of {name} is called {cells!r}.", example)
+    return Plan(name, chosen, scale, seeds, out / scale)
+
+
+def find(name: str) -> list[Grid]:
+    """A grid by name, or every one for `all`."""
+    if name == "all":
+        return list(GRIDS.values())
+    if name not in GRIDS:
+        raise unknown("table or figure", name, [*GRIDS, "all"])
+    return [GRIDS[name]]
+
+
+def _choose(grid: Grid, wanted: set[str]) -> list[Cell]:
+    """Words that name columns limit the columns, words that name rows or methods limit the rows."""
+    columns = {column for column in grid.columns if column.lower() in wanted}
+    rows = {cell.row for cell in grid.cells if {cell.row.lower(), cell.method} & wanted}
+    if wanted and not columns and not rows:
+        return []
+    columns, rows = columns or set(grid.columns), rows or set(grid.rows)
+    return [cell for cell in grid.cells if cell.column in columns and cell.row in rows]
