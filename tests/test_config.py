@@ -1,11 +1,9 @@
 """Settings: from presets, files and the command line; and what happens to wrong ones."""
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +15,7 @@ from rofl.errors import UserError
 from rofl.methods import METHODS, Plain, Rofl
 from rofl.models import MODELS
 from rofl.presets import PRESETS, find, preset
+from tests.reproduce import some_data
 
 INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
 
@@ -352,7 +351,7 @@ def test_a_change_without_key_or_value_is_the_users_to_mend(text: str) -> None:
 
 
 def test_there_are_as_many_presets_as_we_know_of() -> None:
-    assert len(PRESETS) == 5
+    assert len(PRESETS) == 8
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -364,17 +363,21 @@ def test_every_preset_builds_and_says_what_it_is(name: str) -> None:
     assert experiment(tomllib.loads(chosen.toml())) == chosen
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_builds_for_every_method(name: str, method: str) -> None:
+    chosen = preset(name, method=method)
+    assert chosen.method["name"] == method
+    assert isinstance(chosen.build_method(), METHODS[method])
+    assert chosen.model_dump(exclude={"method"}) == preset(name).model_dump(exclude={"method"})
+    assert chosen.method.items() >= PRESETS[name].methods.get(method, {}).items()
+    late = {chosen.method[key] for key in ("t_pl", "start") if key in chosen.method}
+    assert all(start < chosen.rounds for start in late)  # what starts late starts at all
+
+
 @pytest.fixture(scope="module")
 def some_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MNIST as it is, and the first images of CIFAR-10, which takes long to decode."""
-    if "ROFL_DATA" not in os.environ:
-        pytest.skip("MNIST and CIFAR-10 lie in the folder that ROFL_DATA names, and that is not set")
-    whole, few = Path(os.environ["ROFL_DATA"]), tmp_path_factory.mktemp("data")
-    (few / "mnist").symlink_to(whole / "mnist")
-    (few / "cifar10").mkdir()
-    for name in ("train.parquet", "test.parquet"):
-        parquet.write_table(parquet.read_table(whole / "cifar10" / name).slice(0, 16), few / "cifar10" / name)
-    return few
+    return some_data.write(tmp_path_factory.mktemp("data"))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -383,7 +386,9 @@ def test_every_presets_data_and_network_go_through_a_round(
 ) -> None:
     embedded = preset(name).data.name == "digits"
     files = None if embedded else request.getfixturevalue("some_files")
-    few = {"data.train": 16, "data.test": 4, "clients": 2, "cohort": 1, "rounds": 1, "method.epochs": 1}
+    few = {"data.train": 12, "data.test": 4, "clients": 2, "cohort": 1, "rounds": 1, "method.epochs": 1}
+    if preset(name).model.weights:
+        few |= {"model.weights": "", "model.width": 0.125}  # they are published elsewhere, and fit one width only
     small = experiment(with_changes(PRESETS[name].settings, few))
     done = rofl.run(small, tmp_path / "run", workers=0, data_dir=files)
     assert done.summary["dropped"] == 0

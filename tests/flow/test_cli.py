@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from rofl.cli import main
+from rofl.data import DATASETS
+from rofl.methods import METHODS
+from rofl.presets import PRESETS
 
 TINY = ["--set", "rounds=3", "--set", "data.train=200", "--set", "clients=4", "--set", "cohort=2"]
 
@@ -108,10 +111,9 @@ def test_a_missing_data_set_says_where_to_put_it(tmp_path) -> None:
 
 
 def test_listings_name_everything(tmp_path) -> None:
-    assert set(json.loads(rofl("methods", "--json", cwd=tmp_path).stdout)) == {"plain", "rofl"}
-    assert set(json.loads(rofl("datasets", "--json", cwd=tmp_path).stdout)) == {"digits", "mnist", "cifar10"}
-    presets = json.loads(rofl("presets", "--json", cwd=tmp_path).stdout)
-    assert set(presets) == {"digits", "mnist-lite", "cifar10-lite", "mnist", "cifar10"}
+    assert set(json.loads(rofl("methods", "--json", cwd=tmp_path).stdout)) == set(METHODS)
+    assert set(json.loads(rofl("datasets", "--json", cwd=tmp_path).stdout)) == set(DATASETS)
+    assert set(json.loads(rofl("presets", "--json", cwd=tmp_path).stdout)) == set(PRESETS)
     assert "rofl demo" in rofl(cwd=tmp_path).stdout
 
 

@@ -258,3 +258,11 @@ def test_tau_must_be_a_number_by_the_time_of_training(glob: Global) -> None:
     with pytest.raises(ValueError, match="tau"):
         train(unknown, glob)
     assert digest(train(unknown.for_noise("pair", 0.5), glob).model) == digest(train(METHOD, glob).model)
+
+
+def test_published_weights_stay_in_the_peer_and_its_classifier_is_its_own() -> None:
+    net = toy.network()
+    net.pretrained = True
+    begun = toy.build("coteaching").begin(net)
+    for name, value in begun.model.items():
+        assert torch.equal(value, begun.extra[name]) == (not name.startswith("classifier.")), name

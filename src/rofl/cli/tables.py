@@ -83,9 +83,9 @@ def share(value: float | None) -> str:
 
 def labels_text(noise: str, achieved: float | None) -> str:
     """What is known about the labels."""
-    return (
-        f"noise {noise}; {100 * achieved:.1f} % are wrong" if achieved is not None else "nobody knows which are wrong"
-    )
+    if achieved is None:
+        return "nobody knows which are wrong"
+    return f"noise {noise}; {100 * achieved:.1f} % are wrong"
 
 
 def detection_text(found: Mapping[str, float | None] | None) -> str:

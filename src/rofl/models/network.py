@@ -10,6 +10,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 class Network(nn.Module):
     """A feature extractor F and a linear classifier C; the paper's C(F(x)), with the features handed out."""
 
+    pretrained = False  # whether the extractor began from published weights
+
     def __init__(self, extractor: nn.Module, feature_size: int, classes: int) -> None:
         super().__init__()
         self.extractor = extractor

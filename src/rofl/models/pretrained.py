@@ -32,6 +32,7 @@ def load_imagenet(net: Network, path: Path) -> None:
     with torch.no_grad():
         for name, value in own.items():
             value.copy_(published[name])
+    net.pretrained = True
 
 
 def _read(path: Path) -> Tensors:
