@@ -9,13 +9,15 @@ from typing import Annotated, Any, Literal, TypeVar
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from rofl.data import DATASETS, cifar10n
+from rofl.data import DATASETS, cifar10n, own
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
 _Named = TypeVar("_Named")
+_OWN = "own"  # the name of a user's own data
+_OWN_TAU = 0.2  # where nobody knows the noise ratio; the only place, until tau can be estimated
 
 
 class _Spec(BaseModel):
@@ -29,18 +31,71 @@ class DataSpec(_Spec):
     train: Annotated[int, Field(ge=1)] | None = None  # only the first so many
     test: Annotated[int, Field(ge=1)] | None = None
     validation: Annotated[int, Field(ge=0)] = 0  # evaluate on so many training images set aside, not on the test set
-    partition: Literal["iid", "shards", "dirichlet"] = "iid"
+    partition: Literal["iid", "shards", "dirichlet", "given"] = "iid"  # given: as own data names its clients
     alpha: Annotated[float, Field(gt=0)] = 0.5  # of the Dirichlet draw
     shards: Annotated[int, Field(ge=1)] = 2  # pieces per client
     minimum: Annotated[int, Field(ge=1)] = 2  # samples every client has at least
     light: Annotated[float, Field(ge=0, lt=1)] = 0.0  # each client's images are 1 - light to 1 + light times as bright
     scene: str = ""  # a file of `rofl scene` to take labels and clients from, instead of drawing them
+    path: str = ""  # own data: a folder, or a .csv, .parquet or .npz file; the name is then "own"
+    test_path: str = ""  # its test part, where that lies elsewhere
+    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2  # share of own data to test with, where no part is for it
+    side: Annotated[int, Field(ge=0, le=1024)] = 0  # pixels of own images, which are made square; 0: as suits them
+    channels: Literal[0, 1, 3] = 0  # of own images: grey or colours; 0: as suits them
+    content: str = ""  # the fingerprint of own data, which must not change between a run and its resume; "": any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own(cls, settings: Any) -> Any:
+        """Own data needs no name, and keeps its clients unless something else is asked for."""
+        if not isinstance(settings, Mapping) or not settings.get("path"):
+            return settings
+        return {"partition": "given", **settings, "name": _OWN}
 
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        _choose("data set", name, DATASETS)
+        _choose("data set", name, {**DATASETS, _OWN: None})
         return name
+
+    @field_validator("side")
+    @classmethod
+    def _seen(cls, side: int) -> int:
+        if 0 < side < 4:
+            raise ValueError("0, or 4 and more")
+        return side
+
+    @model_validator(mode="after")
+    def _fits(self) -> "DataSpec":
+        if self.path:
+            return self
+        if self.name == _OWN:
+            raise UserError("data.name = own needs data.path.", "rofl run --data PATH")
+        if self.test_path:
+            raise UserError(
+                "data.test_path is for own data, and data.path is empty.", "rofl run --data PATH --test PATH"
+            )
+        if self.partition == "given":
+            raise UserError(
+                f"{self.name} names no clients, so data.partition = given says nothing.", "data.partition=iid"
+            )
+        return self
+
+    @property
+    def source(self) -> own.Source:
+        """Own data as the data room takes it."""
+        return own.Source(self.path, self.test_path, self.holdout, self.side, self.channels, self.content)
+
+    @property
+    def title(self) -> str:
+        """A name for people.
+
+        >>> DataSpec().title, DataSpec(path="/home/me/x-rays/").title
+        ('digits', 'x-rays')
+        """
+        path = Path(self.path)
+        name = path.stem if path.suffix.casefold() in own.SUFFIXES else path.name  # a folder's name may have a point
+        return (name or _OWN) if self.path else self.name
 
 
 class NoiseSpec(_Spec):
@@ -137,6 +192,26 @@ class Experiment(_Spec):
             built: Any = _build(name, method)
             method = {"name": name, **asdict(built.alone() if hasattr(built, "alone") else built)}
         return {**settings, "clients": 1, "cohort": 1, "method": method}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own(cls, settings: Any) -> Any:
+        """On own data no noise is put, and how much there is nobody knows, unless the settings say so.
+
+        Written after `_gather`, which completes the method, so that it comes before it.
+        """
+        if not isinstance(settings, Mapping):
+            return settings
+        data, noise, method = (settings.get(key, {}) for key in ("data", "noise", "method"))
+        if not (data.get("path") if isinstance(data, Mapping) else getattr(data, "path", "")):
+            return settings
+        completed = dict(settings)
+        if isinstance(noise, Mapping):
+            completed["noise"] = {"ratio": 0.0, **noise}
+        if isinstance(method, Mapping) and (kind := METHODS.get(str(method.get("name", "rofl")))) is not None:
+            guess = {"tau": _OWN_TAU} if "tau" in _field_names(kind) else {}
+            completed["method"] = {**guess, **method}
+        return completed
 
     @field_validator("method")
     @classmethod

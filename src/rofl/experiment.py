@@ -1,6 +1,5 @@
 """One run: settings in, run folder out."""
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,11 +13,12 @@ from rofl.audit import Suspects, detection, find_suspects
 from rofl.config import Experiment
 from rofl.core.seeds import derive
 from rofl.core.tensors import digest, mismatch
+from rofl.data.own.names import safe_names
 from rofl.data.weights import weights_file
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
 from rofl.engines.local import RoundReport, Simulation
-from rofl.engines.pool import Pool
+from rofl.engines.pool import Pool, cores
 from rofl.engines.states import StateStore
 from rofl.errors import UserError
 from rofl.methods import Global
@@ -99,6 +99,8 @@ def resume(
 def _materials(experiment: Experiment, data_dir: Path | None) -> tuple[Scene, NetworkSpec]:
     """Data and network; what is missing shows here."""
     scene, spec = prepare(experiment, data_dir), experiment.model
+    if scene.images.is_table and spec.name != "mlp":
+        raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=mlp")
     weights = str(weights_file(spec.weights, data_dir)) if spec.weights else ""
     shape, classes = scene.images.shape, len(scene.images.classes)
     return scene, NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
@@ -123,7 +125,7 @@ def _go_on(
     folder.keep_history(history)
     states = StateStore(folder.states, start.states)
     pool = Pool(
-        _cores() if workers is None else workers,
+        cores() if workers is None else workers,
         Task(method, network, images.transform, experiment.seed),
         lay_out(images.train, images.test, scene.labels, scene.parts),
         join_global(start.glob),
@@ -145,6 +147,7 @@ def _go_on(
                 listener(experiment, entry)
         suspects = _audit(simulation, now.glob, scene)
         _write_suspects(folder, scene, suspects)
+        folder.write_left_out(images.left_out)
         summary = summarise(experiment, scene, history, now.glob, suspects)
         folder.write_summary(summary)
         return Run(folder.path, experiment, summary, history)
@@ -187,8 +190,9 @@ def _audit(simulation: Simulation, glob: Global, scene: Scene) -> Suspects:
 
 def _write_suspects(folder: RunFolder, scene: Scene, suspects: Suspects) -> None:
     """Each client's own list; nothing of one client stands in another's file."""
-    names = scene.images.classes
-    for client, rows in enumerate(scene.parts):
+    names, ids = scene.images.classes, scene.images.ids
+    clients = scene.client_names
+    for client, file, rows in zip(clients, safe_names(clients), scene.parts, strict=True):
         order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
         columns = zip(
             order.tolist(),
@@ -199,10 +203,10 @@ def _write_suspects(folder: RunFolder, scene: Scene, suspects: Suspects) -> None
             strict=True,
         )
         folder.write_suspects(
-            client,
+            file,
             [
                 {
-                    "sample": row,
+                    **({"sample": ids[row], "row": row, "client": client} if ids else {"sample": row}),
                     "given": names[given],
                     "suggested": names[better],
                     "score": f"{score:.6f}",
@@ -245,10 +249,6 @@ def summarise(
         "versions": {"rofl": version("rofl"), "torch": torch.__version__},
         "digest": digest(glob.model, glob.extra),
     }
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _fresh_folder(experiment: Experiment) -> Path:

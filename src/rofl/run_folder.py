@@ -16,6 +16,9 @@ from rofl.engines.records import pack, unpack
 from rofl.errors import UserError
 from rofl.methods.base import Global
 
+_SUSPECT = ("sample", "given", "suggested", "score", "flagged")  # columns of a client's list
+_OWN_SUSPECT = ("row", "client")  # and of own data, where `sample` is a name
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -110,18 +113,27 @@ class RunFolder:
         """Keep the outcome; a folder with this file is finished."""
         atomic.write(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def write_suspects(self, client: int, rows: list[dict[str, Any]]) -> None:
-        """One client's list, most suspicious first."""
+    def write_suspects(self, file: int | str, rows: list[dict[str, Any]]) -> None:
+        """One client's list, most suspicious first; own data has the sample's row and the client's name in it too."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, ["sample", "given", "suggested", "score", "flagged"], lineterminator="\n")
+        columns = [*_SUSPECT, *(name for name in _OWN_SUSPECT if rows and name in rows[0])]
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        atomic.write(self.path / "suspects" / f"{client}.csv", text.getvalue())
+        atomic.write(self.path / "suspects" / f"{file}.csv", text.getvalue())
+
+    def write_left_out(self, lines: Iterable[str]) -> None:
+        """What of own data could not be read; no file where all could."""
+        text = "".join(f"{line}\n" for line in lines)
+        if text:
+            atomic.write(self.path / "left_out.txt", text)
 
     def read_suspects(self) -> list[dict[str, Any]]:
-        """All clients' lists in one, most suspicious first."""
-        rows = []
+        """All clients' lists in one, most suspicious first. `row` numbers a sample; `client` is a number or a name."""
+        rows: list[dict[str, Any]] = []
         for path in sorted((self.path / "suspects").glob("*.csv")):
-            with open(path, newline="") as file:
-                rows += [{**row, "client": int(path.stem)} for row in csv.DictReader(file)]
-        return sorted(rows, key=lambda row: (-float(row["score"]), int(row["sample"])))
+            with open(path, newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    number = int(row["row"] if "row" in row else row["sample"])
+                    rows.append({**row, "row": number, "client": row["client"] if "client" in row else int(path.stem)})
+        return sorted(rows, key=lambda row: (-float(row["score"]), row["row"]))

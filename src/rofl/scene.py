@@ -10,7 +10,7 @@ from rofl import scene_file
 from rofl.config import Experiment
 from rofl.core import noise
 from rofl.core.seeds import generator, numpy_generator
-from rofl.data import ImageSet, Shard, cifar10n, light, load, partition
+from rofl.data import ImageSet, Shard, cifar10n, light, load, own, partition
 from rofl.data.files import data_dir as find_data_dir
 from rofl.errors import UserError
 
@@ -43,6 +43,12 @@ class Scene:
         truth = self.images.train_labels
         return [noise.achieved_ratio(self.labels[rows], truth[rows]) for rows in self.parts]
 
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """What own data calls its clients; else their numbers."""
+        named = _keeps_owners(self.images, self.experiment)
+        return self.images.clients if named else tuple(map(str, range(len(self.parts))))
+
     def shard(self, client: int) -> Shard:
         """One client's samples."""
         rows = self.parts[client]
@@ -61,15 +67,16 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
     Noise that differs from client to client by design goes on after the distribution.
     """
     spec = experiment.data
-    images = load(spec.name, data_dir).hold_out(spec.validation).first(spec.train, spec.test)
+    whole = own.load(spec.source) if spec.path else load(spec.name, data_dir)
+    images = whole.hold_out(spec.validation).first(spec.train, spec.test)
     if spec.scene:
         labels, parts = scene_file.read(Path(spec.scene), images.train_labels, len(images.classes), experiment)
     elif experiment.noise.per_client:
-        parts = _share_out(images.train_labels, experiment)
+        parts = _share_out(images, images.train_labels, experiment)
         labels = _corrupt_clients(images, parts, experiment)
     else:
         labels = _corrupt(images, experiment, data_dir)
-        parts = _share_out(labels, experiment)
+        parts = _share_out(images, labels, experiment)
     if spec.light:
         draws = (generator(experiment.seed, "light", client) for client in range(len(parts)))
         images = light.light_clients(images, parts, [light.draw_factor(spec.light, draw) for draw in draws])
@@ -102,11 +109,30 @@ def _corrupt_clients(images: ImageSet, parts: list[Tensor], experiment: Experime
     return labels
 
 
-def _share_out(labels: Tensor, experiment: Experiment) -> list[Tensor]:
+def _share_out(images: ImageSet, labels: Tensor, experiment: Experiment) -> list[Tensor]:
     """The rows of each client."""
     spec, rng = experiment.data, numpy_generator(experiment.seed, "partition")
-    if spec.partition == "iid":
+    if _keeps_owners(images, experiment):
+        return _by_owner(images, experiment.clients)
+    if spec.partition in ("iid", "given"):
         return partition.iid(labels, experiment.clients, spec.minimum, rng)
     if spec.partition == "shards":
         return partition.shards(labels, experiment.clients, spec.minimum, rng, spec.shards)
     return partition.dirichlet(labels, experiment.clients, spec.minimum, rng, spec.alpha)
+
+
+def _keeps_owners(images: ImageSet, experiment: Experiment) -> bool:
+    """Whether samples stay with the clients that the data names."""
+    return images.owners is not None and experiment.data.partition == "given" and experiment.setting == "federated"
+
+
+def _by_owner(images: ImageSet, clients: int) -> list[Tensor]:
+    assert images.owners is not None
+    there = len(images.clients)
+    if there != clients:
+        raise UserError(f"The data is of {there} clients, not {clients}.", f"clients={there}")
+    parts = [(images.owners == client).nonzero().flatten() for client in range(clients)]
+    for name, rows in zip(images.clients, parts, strict=True):
+        if len(rows) == 0:
+            raise UserError(f"Nothing is left for client {name} to train with.", "a larger data.train")
+    return parts

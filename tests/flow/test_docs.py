@@ -15,12 +15,12 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").
 QUICK = ["--set", "rounds=1", "--set", "clients=4", "--set", "cohort=2", "--set", "data.train=200"]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def commands() -> list[str]:
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+def commands(text: str = README) -> list[str]:
+    lines = [line for block in blocks("bash", text) for line in block.splitlines()]
     return [line.split("#")[0].strip() for line in lines if line.startswith("rofl ")]
 
 
@@ -40,11 +40,21 @@ def test_commands_run_one_after_the_other(tmp_path) -> None:
     for command in commands():
         words = shlex.split(command)[1:]
         extra = QUICK if words[0] in ("run", "compare") and "digits" in words else []
+        extra += ["--plan"] if words[0] == "reproduce" else []  # tests/flow/test_reproduce_command.py runs it
         if words[0] == "demo" or "mnist-lite" in words:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
         done = subprocess.run(
             [sys.executable, "-m", "rofl", *words, *extra], cwd=tmp_path, capture_output=True, text=True
         )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path) -> None:
+    found = commands((ROOT / "docs" / "reproduce.md").read_text())
+    assert len(found) >= 4
+    for command in found:
+        words = [*shlex.split(command)[1:], "--plan"]
+        done = subprocess.run([sys.executable, "-m", "rofl", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
@@ -71,6 +81,8 @@ def test_every_function_the_method_page_names_exists() -> None:
 
 def test_the_settings_page_lists_every_setting() -> None:
     from rofl.config import all_keys
+    from rofl.methods import METHODS
 
     text = (ROOT / "docs" / "settings.md").read_text()
-    assert [key for key in all_keys({}) if f"`{key}`" not in text] == []
+    keys = {key for name in METHODS for key in all_keys({"method": {"name": name}})}
+    assert [key for key in sorted(keys) if f"`{key}`" not in text] == []

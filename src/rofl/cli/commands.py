@@ -29,6 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+data_app = typer.Typer(help="Data of your own.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 talk = Console(stderr=True)
 result = Console()
 
@@ -40,6 +42,8 @@ MethodName = Annotated[str | None, typer.Option("--method", help="short for --se
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set seed=...")]
 Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ where absent")]
 Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="data of your own; docs/own-data.md")]
+Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="where data sets lie; else $ROFL_DATA")]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
@@ -74,17 +78,19 @@ def _first_words(
 
 @app.command("run", epilog="Example: rofl run digits --set noise.ratio=0.4 --method plain --seed 1")
 def run_command(
-    what: What = "digits",
+    what: What = "",
     sets: Sets = None,
     method: MethodName = None,
     seed: Seed = None,
+    data: Data = None,
+    test: Test = None,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
     """Train once, and write a run folder."""
-    chosen = choose(what, sets, method, seed)
+    chosen = choose(what, sets, method, seed, data, test)
     with Watch(talk) as watch:
         watch.begin(chosen)
         done = run(chosen, out, workers=workers, data_dir=data_dir, listener=watch)
@@ -100,8 +106,11 @@ def resume_command(
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run; it ends as if nothing had happened."""
+    chosen = RunFolder(folder).read_experiment()
+    if not (folder / "summary.json").is_file():  # a finished run needs its data no more
+        decode_own(chosen)
     with Watch(talk) as watch:
-        watch.begin(RunFolder(folder).read_experiment())
+        watch.begin(chosen)
         done = resume(folder, workers=workers, data_dir=data_dir, listener=watch)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
@@ -109,10 +118,12 @@ def resume_command(
 
 @app.command(epilog="Example: rofl compare digits --methods plain,rofl --seeds 3 --set noise.ratio=0.6")
 def compare(
-    what: What = "digits",
+    what: What = "",
     methods: Annotated[str, typer.Option(help="names, with commas between")] = "plain,rofl",
     seeds: Annotated[int, typer.Option(min=1, help="seeds 0, 1, ... of this many runs each")] = 3,
     sets: Sets = None,
+    data: Data = None,
+    test: Test = None,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
@@ -123,7 +134,11 @@ def compare(
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
-    plan = [choose(what, sets, name, seed) for seed in range(seeds) for name in names]
+    plan = [
+        choose(what, sets, name, seed, data, test, tell=(seed, name) == (0, names[0]))
+        for seed in range(seeds)
+        for name in names
+    ]
     folder = out or Path("runs") / f"compare-{plan[0].name}"
     with Watch(talk) as watch:
         runs = run_all(plan, folder, watch, workers, data_dir)
@@ -219,7 +234,11 @@ def reproduce(
     work.announce(plan, talk)
     if plan_only:
         return
-    outcomes = work.reproduce(plan, jobs, data_dir, talk)
+    try:
+        outcomes = work.reproduce(plan, jobs, data_dir, talk)
+    except KeyboardInterrupt:
+        talk.print("Stopped. Finished cells are kept; the same command goes on.")
+        raise typer.Exit(130) from None
     text, page = work.write_all(plan, outcomes)
     if as_json:
         result.print_json(work.as_data(outcomes))
@@ -228,6 +247,27 @@ def reproduce(
             result.print(work.show_outcome(outcome))
         talk.print(f"As Markdown: {text}\nThe page: {page}", markup=False, highlight=False)
     work.complain(outcomes)
+
+
+@data_app.command("check", epilog="Example: rofl data check photos")
+def check_data(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="a folder, or a .csv, .parquet or .npz file")],
+    test: Test = None,
+    as_json: Json = False,
+) -> None:
+    """Look at data of your own before a run: clients, classes, sizes, duplicates, and what cannot be read."""
+    from rofl.cli import own_data
+
+    try:
+        found = own_data.check(path, test, talk)
+    except UserError as error:
+        if as_json:
+            result.print_json(json.dumps({"usable": False, "problem": error.sentence, "try": error.hint}))
+        raise
+    if as_json:
+        result.print_json(json.dumps(found))
+    else:
+        result.print(own_data.check_table(found, path.name))
 
 
 @app.command("presets")
@@ -248,14 +288,42 @@ def list_datasets(as_json: Json = False) -> None:
     listing({name: source.about for name, source in DATASETS.items()}, "data set", as_json)
 
 
-def choose(what: str, sets: list[str] | None, method: str | None, seed: int | None) -> Experiment:
-    """The experiment that the arguments describe."""
+def choose(
+    what: str,
+    sets: list[str] | None,
+    method: str | None,
+    seed: int | None,
+    data: Path | None = None,
+    test: Path | None = None,
+    tell: bool = True,
+) -> Experiment:
+    """The experiment that the arguments describe; what is chosen for own data is told, where wanted."""
     is_file = what.endswith(".toml") or Path(what).is_file()
     changes = dict(parse_change(text) for text in sets or [])
     changes |= {} if method is None else {"method.name": method}
     changes |= {} if seed is None else {"seed": seed}
-    settings = read_toml(Path(what)) if is_file else presets.find(what).for_method(changes.get("method.name"))
-    return experiment(with_changes(settings, changes))
+    changes |= {} if test is None else {"data.test_path": str(test)}
+    if data is not None:
+        from rofl.cli import own_data
+
+        if what and not is_file:
+            raise UserError(f"--data brings its own settings, so the preset {what!r} has no place.", "--set KEY=VALUE")
+        return own_data.choose(
+            data, changes, read_toml(Path(what)) if is_file else {}, talk if tell else Console(quiet=True)
+        )
+    preset = what or "digits"
+    settings = read_toml(Path(what)) if is_file else presets.find(preset).for_method(changes.get("method.name"))
+    chosen = experiment(with_changes(settings, changes))
+    decode_own(chosen)
+    return chosen
+
+
+def decode_own(chosen: Experiment) -> None:
+    """Decode own images while a bar shows how far it is; the run then finds them done."""
+    if chosen.data.path:
+        from rofl.cli import own_data
+
+        own_data.decode(chosen.data.source, talk)
 
 
 def run_all(

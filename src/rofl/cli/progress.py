@@ -46,7 +46,7 @@ class Watch:
         self._bar = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
         if not self.console.is_terminal:
             federation = f"{experiment.cohort} of {experiment.clients} clients a round, {experiment.rounds} rounds"
-            self.console.print(f"{self._title}: {experiment.data.name}, {federation}", markup=False, highlight=False)
+            self.console.print(f"{self._title}: {experiment.data.title}, {federation}", markup=False, highlight=False)
 
     def __call__(self, experiment: Experiment, entry: Mapping[str, Any]) -> None:
         """Take in a finished round."""

@@ -1,7 +1,6 @@
 """`rofl reproduce`: the paper's tables and figures by name."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from rofl import atomic
 from rofl.config import Experiment
+from rofl.engines.pool import cores
 from rofl.errors import UserError
 from rofl.report.words import duration
 from rofl.reproduce import GRIDS, Cell, Grid, Plan
@@ -26,12 +26,11 @@ from rofl.run_folder import RunFolder
 def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console) -> list[Outcome]:
     """Run what is missing, and collect everything."""
     store = Store(plan.out / "cells")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    side_by_side = jobs or (1 if plan.scale == "paper" else cores)
+    side_by_side = jobs or (1 if plan.scale == "paper" else cores())
     problems: dict[Path, str] = {}
     for alone in (False, True):
         at_once = 1 if alone else side_by_side
-        workers = cores if at_once == 1 else 0
+        workers = cores() if at_once == 1 else 0
         problems |= _run(plan.experiments(alone), store, at_once, workers, data_dir, talk)
     for grid, cells in plan.chosen:
         if any(cell.measure.endswith("apart") for cell in cells):
@@ -44,12 +43,11 @@ def announce(plan: Plan, talk: Console) -> None:
     store = Store(plan.out / "cells")
     everything = plan.experiments()
     missing = [one for one in everything if not is_finished(store.place(one))]
-    cores = os.cpu_count() or 1
     done = len(everything) - len(missing)
     line = f"{plan.name} at scale {plan.scale}: {len(everything)} runs, {done} finished already"
     if missing:
         seconds = core_seconds(missing)
-        line += f"; about {duration(seconds / cores)} to go on the {cores} cores of this machine"
+        line += f"; about {duration(seconds / cores())} to go on the {cores()} cores of this machine"
     talk.print(line + ".", markup=False, highlight=False)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from rofl.experiment import Run
@@ -27,7 +28,7 @@ def summary_table(run: Run) -> Table:
         "folder": str(run.folder),
     }
     if summary.get("note"):
-        rows["note"] = summary["note"]
+        rows["note"] = escape(summary["note"])  # it may hold names of files
     for name, value in rows.items():
         table.add_row(name, value)
     return table

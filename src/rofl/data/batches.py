@@ -37,6 +37,15 @@ class Transform:
         return scaled.contiguous(memory_format=torch.channels_last)
 
 
+@dataclass(frozen=True)
+class AsIs(Transform):
+    """For numbers that are no pixels, such as the features of a table: nothing is scaled, moved or mirrored."""
+
+    def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """A copy, since what is given may be a view of everybody's samples."""
+        return pixels.to(torch.float32, copy=True)
+
+
 def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Tensor:
     """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
     count, _, height, width = pixels.shape
@@ -77,7 +86,7 @@ def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -
 class Shard:
     """The samples of one client: rows of the pixels that all clients share, with the labels it was given."""
 
-    pixels: Pixels  # (N, C, H, W) uint8, of the whole set, in memory or in files
+    pixels: Pixels  # (N, C, H, W) uint8, of the whole set, in memory or in files; a table's are (N, F, 1, 1) float32
     rows: Tensor  # (n,) which of them are this client's
     labels: Tensor  # (n,) as given, right or wrong
     classes: int

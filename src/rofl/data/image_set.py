@@ -12,7 +12,10 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images as uint8 pixels per part, with true labels as far as they are known."""
+    """Images as uint8 pixels per part, with true labels as far as they are known.
+
+    A table is a set of images of one pixel with a channel per feature, as float32.
+    """
 
     name: str
     classes: tuple[str, ...]
@@ -24,6 +27,11 @@ class ImageSet:
     truth_known: bool = True  # off: the training labels are as given, partly wrong
     note: str = ""  # a sentence that the reader of results should know
     validation: tuple[Pixels, Tensor] | None = None  # images and labels set aside by the set's authors
+    owners: Tensor | None = None  # (N,) the client of each training sample, where the data says so
+    clients: tuple[str, ...] = ()  # their names
+    ids: tuple[str, ...] = ()  # the training samples' names, where they have some
+    content: str = ""  # a fingerprint of the data it came from, where it is a user's own
+    left_out: tuple[str, ...] = ()  # what could not be read, with the reason
 
     def __post_init__(self) -> None:
         for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):
@@ -40,6 +48,11 @@ class ImageSet:
         channels, height, width = self.train.shape[1:]
         side = self.transform.window
         return (channels, side, side) if side else (channels, height, width)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the samples are numbers that make no picture."""
+        return isinstance(self.train, Tensor) and self.train.is_floating_point()
 
     def hold_out(self, count: int) -> "ImageSet":
         """Let images other than the test set's take its place: for choosing settings.
@@ -58,9 +71,7 @@ class ImageSet:
         if count >= len(self.train):
             raise UserError(f"{count} images cannot be set aside: there are {len(self.train)}.", "data.validation=200")
         return replace(
-            self,
-            train=part(self.train, slice(-count)),
-            train_labels=self.train_labels[:-count],
+            self._training(slice(-count)),
             test=part(self.train, slice(-count, None)),
             test_labels=self.train_labels[-count:],
         )
@@ -68,11 +79,19 @@ class ImageSet:
     def first(self, train: int | None, test: int | None) -> "ImageSet":
         """The first so many images of each part; all where None."""
         return replace(
-            self,
-            train=part(self.train, slice(train)),
-            train_labels=self.train_labels[:train],
+            self._training(slice(train)),
             test=part(self.test, slice(test)),
             test_labels=self.test_labels[:test],
+        )
+
+    def _training(self, piece: slice) -> "ImageSet":
+        """Some of the training samples, with all that is known of each."""
+        return replace(
+            self,
+            train=part(self.train, piece),
+            train_labels=self.train_labels[piece],
+            owners=None if self.owners is None else self.owners[piece],
+            ids=self.ids[piece],
         )
 
     def _validation(self) -> list[tuple[Pixels, Tensor]]:

@@ -31,6 +31,8 @@ def light_clients(images: ImageSet, parts: Sequence[Tensor], factors: Iterable[f
     """Each client's training images in its own light; one copy for all of them, and the test images stay."""
     if not isinstance(images.train, Tensor):
         raise UserError(f"data.light needs images in memory, and those of {images.name} are streamed.", "data.light=0")
+    if images.is_table:
+        raise UserError("data.light is for images, and this is a table.", "data.light=0")
     pixels = images.train.clone()  # (N, C, H, W)
     for rows, factor in zip(parts, factors, strict=True):
         pixels[rows] = brighten(pixels[rows], factor)

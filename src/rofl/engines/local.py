@@ -13,6 +13,7 @@ from rofl.engines.bench import join_global, predict_job, train_job
 from rofl.engines.pool import Pool
 from rofl.engines.records import unpack
 from rofl.engines.states import StateStore
+from rofl.errors import UserError
 from rofl.methods.base import Global, Method, Round, Update
 
 _CHUNK = 500  # images per prediction job: fixed, so that the answer does not depend on the workers
@@ -94,7 +95,9 @@ class Simulation:
         for answer in self.pool.run(jobs):
             groups, facts = unpack(answer)
             if "error" in facts:
-                raise RuntimeError(facts["error"])
+                raise UserError(
+                    f"The model's predictions could not be made ({facts['error']}).", "rofl resume, once mended"
+                )
             parts.append(groups["prediction"])
         return torch.cat([part["logits"] for part in parts]), torch.cat([part["features"] for part in parts])
 

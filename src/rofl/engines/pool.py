@@ -28,6 +28,11 @@ class _Worker:
     place: int = -1  # the job in hand
 
 
+def cores() -> int:
+    """How many processes can run at once here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Pool:
     """`workers` processes, or none: then jobs are done here. At most a window of answers is ever held."""
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from rofl.config import Experiment, experiment, with_changes
 from rofl.errors import unknown
+from rofl.presets.own_data import own
 from rofl.presets.preset import Preset
 from rofl.presets.quick import QUICK
 from rofl.presets.single import PAPER
@@ -30,4 +31,4 @@ def preset(name: str, **changes: Any) -> Experiment:
     return experiment(with_changes(find(name).for_method(dotted.get("method.name")), dotted))
 
 
-__all__ = ["PRESETS", "Preset", "find", "preset"]
+__all__ = ["PRESETS", "Preset", "find", "own", "preset"]

@@ -5,7 +5,7 @@ from typing import Any
 from rofl.presets.preset import Preset
 
 # All methods that change labels begin a third into the run, as the paper's MNIST does.
-_SELF_LABELS: dict[str, dict[str, Any]] = {
+SELF_LABELS: dict[str, dict[str, Any]] = {
     "rofl": {"t_pl": 10},
     "joint": {"start": 10},
     "selflearning": {"lr": 0.25, "lr_every": 0, "start": 10},  # its own rate is for a pre-trained network
@@ -26,7 +26,7 @@ def _lite(about: str, data: str, name: str | None = None, noise: dict[str, Any] 
             "cohort": 5,
             "evaluate_every": 5,
         },
-        _SELF_LABELS,
+        SELF_LABELS,
     )
 
 
@@ -42,7 +42,7 @@ QUICK = {
             "clients": 20,
             "cohort": 10,
         },
-        {**_SELF_LABELS, "selflearning": {"lr_every": 0, "start": 10}},
+        {**SELF_LABELS, "selflearning": {"lr_every": 0, "start": 10}},
     ),
     "mnist-lite": _lite("10,000 MNIST images", "mnist"),
     "cifar10-lite": _lite("10,000 CIFAR-10 images", "cifar10"),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from statistics import fmean
 
+from rofl.config import Experiment
 from rofl.report import words
 from rofl.report.runs import FinishedRun, Group
 
@@ -12,7 +13,7 @@ _LAST = 10  # rounds behind `test_accuracy` of summary.json
 
 def title(runs: Sequence[FinishedRun]) -> str:
     """The data set, and how much was made wrong where that is one number."""
-    names = _each(run.experiment.data.name for run in runs)
+    names = _each(run.experiment.data.title for run in runs)
     ratios = {run.experiment.noise.expected_ratio for run in runs}
     if len(ratios) > 1 or any(run.experiment.noise.whole_class for run in runs):
         return f"{names} with wrong labels"
@@ -27,7 +28,7 @@ def facts(runs: Sequence[FinishedRun]) -> str:
         "Clients": _each(one.clients for one in chosen),
         "Clients a round": _each(one.cohort for one in chosen),
         "Rounds": _each(one.rounds for one in chosen),
-        "Noise": _each(one.noise.text for one in chosen),
+        "Noise": _each(_noise(one) for one in chosen),
         "Samples shared out": _each(one.data.partition for one in chosen),
         "Model": _each(one.model.name for one in chosen),
         "Seed" if len({one.seed for one in chosen}) == 1 else "Seeds": _each(sorted(one.seed for one in chosen)),
@@ -120,6 +121,11 @@ def _difference(own: float | None, reference: float | None, name: str) -> str:
     points = abs(own - reference)
     side = "below" if own < reference else "above"
     return f"{points:.1f} points {side} {escape(name)}" if points >= 0.05 else f"level with {escape(name)}"
+
+
+def _noise(chosen: Experiment) -> str:
+    """The noise that was put on; own data has its own, and nobody knows how much."""
+    return "as it came" if chosen.data.path and not chosen.noise.expected_ratio else chosen.noise.text
 
 
 def _each(values: Iterable[object]) -> str:

@@ -45,18 +45,18 @@ def data_uri(pixels: Tensor) -> str:
 
 
 def _figure(suspect: Mapping[str, Any], scene: Scene | None, wrong: Tensor | None) -> str:
-    row, client = int(suspect["sample"]), int(suspect["client"])
+    row, client, sample = int(suspect["row"]), escape(str(suspect["client"])), escape(str(suspect["sample"]))
     given, suggested = escape(suspect["given"]), escape(suspect["suggested"])
     picture = ""
-    if scene is not None:
-        about = f"sample {row}, labelled {given}"
+    if scene is not None and not scene.images.is_table:
+        about = f"sample {sample}, labelled {given}"
         picture = f'<img src="{data_uri(scene.images.train[row])}" alt="{about}" loading="lazy">'
     mark = "" if wrong is None else _mark(bool(wrong[row]))
     return (
         f"<figure>{picture}<figcaption>"
         f'<span class="labels"><s>{given}</s> <span aria-label="rather">→</span> <b>{suggested}</b></span>'
         f"{mark}"
-        f'<span class="note">client {client}<br>sample {row}<br>score {float(suspect["score"]):.2f}</span>'
+        f'<span class="note">client {client}<br>sample {sample}<br>score {float(suspect["score"]):.2f}</span>'
         "</figcaption></figure>"
     )
 

@@ -1,0 +1,100 @@
+"""Settings for data of a user's own, chosen by what is found there."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rofl.config import Experiment, experiment, with_changes
+from rofl.data import ImageSet
+from rofl.data.own import Progress, load
+from rofl.data.own.names import safe_names
+from rofl.presets.preset import Preset
+from rofl.presets.quick import SELF_LABELS
+
+_COHORT = 10  # clients a round at most
+_CLIENTS, _SHARE = 10, 20  # where the data names none: at most so many, with so many samples each at least
+_BATCHES, _SMALLEST, _LARGEST = 4, 8, 50  # so many batches make a client's epoch, of so many samples
+_SMALL_SIDE = 16  # pixels up to which the small network will do
+_NONE: Mapping[str, Any] = {}
+
+
+def own(path: str | Path, *, progress: Progress | None = None, **changes: Any) -> Experiment:
+    """An experiment on data of your own, with all settings chosen by what is found there.
+
+    Args:
+        path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), or an .npz.
+        progress: is told how many images are decoded, and of how many.
+        changes: any setting; dots in keys are written as two underscores, as in `data__test_path="tests"`.
+    """
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    if "method" in dotted:
+        dotted["method.name"] = dotted.pop("method")
+    return choose_own(path, dotted, progress=progress)[0]
+
+
+def choose_own(
+    path: str | Path, changes: Mapping[str, Any], base: Mapping[str, Any] = _NONE, progress: Progress | None = None
+) -> tuple[Experiment, ImageSet]:
+    """The experiment and its images.
+
+    Args:
+        path: where the data lies.
+        changes: settings with dotted keys, which count more than all others.
+        base: settings of a file, which count more than what is chosen here.
+        progress: is told how many images are decoded.
+    """
+    places = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
+    dotted = {**changes, "data.path": _absolute(path), **places}  # a run may be resumed from another folder
+    said = with_changes(base, dotted)
+    spec = experiment({"data": said["data"]}).data
+    images = load(replace(spec.source, content=""), progress)
+    dotted = {"data.content": images.content, **dotted}
+    method = said.get("method", {})
+    chosen = _preset(images, said, spec.title).for_method(method.get("name") if isinstance(method, Mapping) else None)
+    return experiment(with_changes(_over(chosen, base), dotted)), images
+
+
+def _preset(images: ImageSet, said: Mapping[str, Any], title: str) -> Preset:
+    """All that depends on the data; `said` are the settings that somebody gave."""
+    named = len(images.clients) if said["data"].get("partition", "given") == "given" else 0
+    clients = said.get("clients", named or max(1, min(_CLIENTS, len(images.train_labels) // _SHARE)))
+    size = _client_size(images, clients if isinstance(clients, int) and clients > 0 else 1, named)
+    side, channels = images.shape[1], images.shape[0]
+    model: dict[str, Any] = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
+    seen: dict[str, Any] = {} if images.is_table else {"side": side, "channels": channels}
+    return Preset(
+        f"{title}: own data",
+        {
+            "name": safe_names([title])[0],
+            "data": {**seen, "partition": "given" if named else "iid"},
+            "noise": {"ratio": 0.0},
+            "model": {"name": "mlp"} if images.is_table else model,
+            "method": {"lr": 0.1, "batch": max(_SMALLEST, min(_LARGEST, size // _BATCHES))},
+            "rounds": 30,
+            "clients": clients,
+            "cohort": min(clients, _COHORT) if isinstance(clients, int) else _COHORT,
+        },
+        SELF_LABELS,
+    )
+
+
+def _client_size(images: ImageSet, clients: int, named: int) -> int:
+    """Samples of the median client."""
+    if named and images.owners is not None:
+        return int(median(images.owners.bincount(minlength=named).tolist()))
+    return len(images.train_labels) // clients
+
+
+def _over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of a file put over them, table by table."""
+    merged = dict(chosen)
+    for key, value in base.items():
+        below = merged.get(key)
+        merged[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).expanduser().absolute())
