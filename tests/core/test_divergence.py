@@ -72,12 +72,11 @@ def test_different_weights_do_lie_apart() -> None:
 
 
 def test_weights_in_single_precision_are_summed_in_double() -> None:
-    """Small differences beside large weights."""
+    """The average of these lies between two numbers of single precision."""
     base = torch.full((1000,), 4096.0)
-    other = base + 0.001  # a few bits of float32
-    assert weights_apart([{"w": base}, {"w": other}]) == pytest.approx(
-        divergence.weights_apart([base.tolist(), other.tolist()]), rel=1e-9
-    )
+    models = [base, base, base.nextafter(torch.tensor(5000.0))]
+    expected = divergence.weights_apart([model.tolist() for model in models])
+    assert weights_apart([{"w": model} for model in models]) == pytest.approx(expected, rel=1e-9)
 
 
 # --- features ---
@@ -104,9 +103,7 @@ def test_the_order_of_classes_does_not_matter_to_features(drawn: tuple[list[Matr
 
 
 @given(clients(), st.lists(st.floats(0.1, 100), min_size=4, max_size=4))
-def test_each_client_may_scale_its_features(
-    drawn: tuple[list[Matrix], list[list[int]]], factors: list[float]
-) -> None:
+def test_each_client_may_scale_its_features(drawn: tuple[list[Matrix], list[list[int]]], factors: list[float]) -> None:
     means, counts = drawn
     scaled = [[[f * x for x in row] for row in one] for f, one in zip(factors, means, strict=False)]
     assert apart(scaled, counts) == pytest.approx(apart(*drawn), **NEAR)

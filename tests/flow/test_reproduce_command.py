@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -100,9 +99,7 @@ def test_a_grid_end_to_end_and_again(tmp_path) -> None:
     assert len(summaries) == 2
     made = {path: path.stat().st_mtime_ns for path in summaries}
 
-    started = time.monotonic()
     second = rofl(*arguments, "--json", cwd=tmp_path)
-    assert time.monotonic() - started < 30  # it starts, and finds all done
     assert second.returncode == 0, second.stderr
     assert "2 runs, 2 finished already." in second.stderr
     assert "\nruns " not in second.stderr
@@ -126,20 +123,15 @@ def test_a_grid_end_to_end_and_again(tmp_path) -> None:
     assert f"The page: {page.relative_to(tmp_path)}" in first.stderr
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path, as_json) -> None:
-    arguments = ["table-clothing1m", "--scale", "paper", "--data-dir", "empty", "--cells", "plain,F. L."]
-    if as_json:
-        arguments.append("--json")
-    done = rofl(*arguments, cwd=tmp_path)
+def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path) -> None:
+    done = rofl("covidx", "--scale", "lite", "--data-dir", "empty", "--cells", "F. L.", "--json", cwd=tmp_path)
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "error: Not everything ran: Clothing1M is not in empty/clothing1m." in said
+    assert "error: Not everything ran: COVIDx is not in empty/covidx_mini." in said
     assert "Traceback" not in said
-    text = (tmp_path / "runs" / "reproduce" / "paper" / "table-clothing1m.md").read_text()
-    assert "- Not run: Clothing1M is not in empty/clothing1m." in text
-    assert "| Cross Entropy Loss | - / 70.8 |" in text
-    if as_json:
-        (entry,) = json.loads(done.stdout)["table-clothing1m"]
-        assert (entry["ours"], entry["seeds"], entry["paper"]) == (None, 0, 70.8)
-        assert entry["problem"].startswith("Clothing1M is not in")
+    (entry,) = json.loads(done.stdout)["covidx"]
+    assert (entry["ours"], entry["seeds"], entry["paper"]) == (None, 0, 93.5)
+    assert entry["problem"].startswith("COVIDx is not in")
+    text = (tmp_path / "runs" / "reproduce" / "lite" / "covidx.md").read_text()
+    assert "- Not run: COVIDx is not in empty/covidx_mini." in text
+    assert "| Ours | - / 93.5 |" in text

@@ -425,3 +425,50 @@ def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> Non
     total = metrics["loss_c"] + 0.7 * metrics["loss_cen"] + 0.8 * metrics["loss_e"]
     assert metrics["loss"] == pytest.approx(total, rel=1e-4)
     assert min(metrics["loss_c"], metrics["loss_cen"], metrics["loss_e"]) > 0
+
+
+def test_tau_auto_is_the_share_that_was_not_confident_and_only_two_counts_travel_for_it() -> None:
+    method = toy.build("rofl", tau="auto")
+    data = list(toy.clients().values())
+    begun = method.begin(toy.network())
+    assert begun.extra["doubt"].tolist() == [0.0]
+    updates = [toy.train(method, begun, shard, 1, client) for client, shard in enumerate(data)]
+    counts = torch.stack([update.extra["doubt"] for update in updates])  # (C, 2)
+    assert counts[:, 1].tolist() == [max(len(shard), 2) for shard in data]  # a single sample is shown twice
+    assert (counts[:, 0] <= counts[:, 1]).all()
+    total = method.blank(begun)
+    for update in updates:
+        total = total + update
+    after = method.server(begun, total, Round(1, toy.SEED))
+    assert after.extra["doubt"].item() == pytest.approx(float(counts[:, 0].sum() / counts[:, 1].sum()))
+
+
+def test_tau_auto_trains_as_the_same_tau_given() -> None:
+    data = toy.noisy(range(24))
+    auto, fixed = toy.build("rofl", tau="auto"), toy.build("rofl", tau=0.25)
+    told = toy.play(auto, [data], rounds=2)
+    told = Global(told.model, {**told.extra, "doubt": torch.tensor([0.25])})
+    plain = Global(told.model, {"centroids": told.extra["centroids"]})
+    left, right = toy.train(auto, told, data, 12), toy.train(fixed, plain, data, 12)
+    assert digest(left.model) == digest(right.model)
+    assert torch.equal(left.extra["centroids"], right.extra["centroids"])
+    other = toy.train(auto, Global(told.model, {**told.extra, "doubt": torch.tensor([0.6])}), data, 12)
+    assert not torch.equal(left.extra["centroids"], other.extra["centroids"])
+
+
+def test_tau_auto_comes_near_the_true_ratio_on_the_toy_world() -> None:
+    shards = [toy.noisy(range(start, start + 32), ratio=0.3) for start in (0, 32, 64)]
+    wrong = sum(int((shard.labels != toy.shard(shard.rows).labels).sum()) for shard in shards) / 96
+    found = toy.play(toy.build("rofl", tau="auto", t_pl=4, epochs=5, lr=0.1), shards, rounds=16).extra["doubt"].item()
+    assert found == pytest.approx(wrong, abs=0.08)
+
+
+def test_tau_auto_leaves_something_over_when_nothing_is_confident() -> None:
+    method, data = toy.build("rofl", tau="auto"), toy.noisy(range(24))
+    glob = toy.play(method, [data], rounds=1)
+    updates = [
+        toy.train(method, Global(glob.model, {**glob.extra, "doubt": torch.tensor([share])}), data, 20)
+        for share in (0.8, 0.9, 1.0)
+    ]
+    assert digest(updates[1].extra) == digest(updates[2].extra)
+    assert digest(updates[0].extra) != digest(updates[1].extra)

@@ -70,10 +70,18 @@ def test_every_measure_is_read_from_its_place(tmp_path: Path) -> None:
     )
     grid, store = Grid("g", "Table 0", "x", "cifar10", cells), Store(tmp_path)
     folder = finish(
-        store, grid, cells[0], 0, test_accuracy=71.5, seconds_per_round=0.25, detection={"precision": 0.9, "recall": 0.8}
+        store,
+        grid,
+        cells[0],
+        0,
+        test_accuracy=71.5,
+        seconds_per_round=0.25,
+        detection={"precision": 0.9, "recall": 0.8},
     )
     (folder / "divergence.json").write_text(
-        json.dumps({"features apart": 0.1, "weights apart": 0.2, "points": [{"x": 0, "y": 1, "client": -1, "class": 2}]})
+        json.dumps(
+            {"features apart": 0.1, "weights apart": 0.2, "points": [{"x": 0, "y": 1, "client": -1, "class": 2}]}
+        )
     )
     found = collect(grid, cells, "tiny", 1, store, {})
     assert [entry.values for entry in found.entries] == [(71.5,), (0.25,), (0.9,), (0.8,), (0.1,), (0.2,)]
@@ -145,7 +153,7 @@ def test_notes_say_scale_seeds_and_time(tmp_path: Path) -> None:
     finish(store, grid, grid.cells[1], 0)
     said = notes(scored(store, grid, 3))[0]
     assert said == "Scale tiny; ours ± sample standard deviation / the paper; 1 or 2 seeds; 30 s of training in all."
-    assert "the paper" not in notes(scored(store, GRIDS["fig-tsne"], 1))[0]
+    assert "the paper" not in notes(scored(Store(tmp_path / "empty"), GRIDS["fig-tsne"], 1))[0]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +184,9 @@ def outcomes(tmp_path: Path) -> list[Outcome]:
             for seed in (0, 1):
                 folder = finish(store, GRIDS[name], cell, seed, test_accuracy=60.0 + number + seed)
                 points = [
-                    {"x": n * 0.5, "y": -n * 1.0, "client": client, "class": n} for client in (-1, 0, 4) for n in range(3)
+                    {"x": n * 0.5, "y": -n * 1.0, "client": client, "class": n}
+                    for client in (-1, 0, 4)
+                    for n in range(3)
                 ]
                 kept = {"features apart": 0.1, "weights apart": 0.02, "points": points}
                 (folder / "divergence.json").write_text(json.dumps(kept))

@@ -231,8 +231,10 @@ def reproduce(
         listing(work.list_grids(), "table or figure", as_json)
         return
     plan = make_plan(name, scale, seeds, out, cells)
-    work.announce(plan, talk)
+    costs = work.announce(plan, talk)
     if plan_only:
+        if as_json:
+            result.print_json(json.dumps(costs))
         return
     try:
         outcomes = work.reproduce(plan, jobs, data_dir, talk)

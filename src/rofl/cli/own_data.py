@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rofl.config import Experiment
 from rofl.data import ImageSet, own
-from rofl.data.own.names import some
+from rofl.data.own.names import count, some
 from rofl.presets.own_data import choose_own
 
 _SHOWN = 20  # clients, classes or files that are listed; --json has all
@@ -38,7 +38,7 @@ def describe(chosen: Experiment, images: ImageSet) -> list[str]:
         f"{chosen.data.title}: {clients}, {len(images.classes)} classes, {len(images.train_labels)} samples to train "
         f"with and {len(images.test_labels)} to test with, {form}",
         f"chosen: model {chosen.model.name} at width {chosen.model.width:g}, batches of {chosen.method['batch']}, "
-        f"{chosen.cohort} of {chosen.clients} clients a round, {chosen.rounds} rounds; --set changes any of it",
+        f"{chosen.cohort} of {chosen.clients} clients a round, {count(chosen.rounds, 'round')}; --set changes it",
     ]
     return [*lines, f"note: {images.note}"] if images.note else lines
 
@@ -90,7 +90,7 @@ def check_table(found: Mapping[str, Any], title: str) -> Table:
         rows["shorter side"] = f"{side['smallest']} to {side['largest']} pixels, median {side['median']}"
         rows["modes"] = _counts(found["modes"])
         becomes = found["becomes"]
-        rows["becomes"] = f"{becomes['side']} x {becomes['side']}, {becomes['channels']} channels"
+        rows["becomes"] = f"{becomes['side']} x {becomes['side']}, {count(becomes['channels'], 'channel')}"
     for name, groups in found["duplicates"].items():
         rows[f"duplicates {name.replace('_', ' ')}"] = _groups(groups)
     rows["unreadable"] = some([f"{name} ({why})" for name, why in found["unreadable"].items()], _SHOWN) or "none"

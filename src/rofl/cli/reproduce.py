@@ -38,17 +38,18 @@ def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console
     return [collect(grid, cells, plan.scale, plan.seeds, store, problems) for grid, cells in plan.chosen]
 
 
-def announce(plan: Plan, talk: Console) -> None:
+def announce(plan: Plan, talk: Console) -> dict[str, float]:
     """Say beforehand what it will cost here."""
     store = Store(plan.out / "cells")
     everything = plan.experiments()
     missing = [one for one in everything if not is_finished(store.place(one))]
     done = len(everything) - len(missing)
     line = f"{plan.name} at scale {plan.scale}: {len(everything)} runs, {done} finished already"
+    seconds = core_seconds(missing)
     if missing:
-        seconds = core_seconds(missing)
         line += f"; about {duration(seconds / cores())} to go on the {cores()} cores of this machine"
     talk.print(line + ".", markup=False, highlight=False)
+    return {"runs": len(everything), "finished": done, "core_seconds": round(seconds)}
 
 
 def _run(

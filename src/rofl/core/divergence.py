@@ -15,7 +15,7 @@ def weights_apart(models: Sequence[Mapping[str, Tensor]]) -> float:
     """
     flat = torch.stack([torch.cat([value.flatten().double() for _, value in sorted(one.items())]) for one in models])
     centre = flat.mean(dim=0)
-    return float((flat - centre).norm(dim=1).mean() / centre.norm())
+    return float((flat - centre).norm(dim=1).mean() / centre.norm().clamp(min=torch.finfo(centre.dtype).tiny))
 
 
 def features_apart(means: Tensor, counts: Tensor) -> float:

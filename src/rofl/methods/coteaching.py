@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ class CoTeaching(SmallLossSgd):
     Both are broadcast and averaged; the first is the model that is evaluated.
     """
 
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # nothing here to estimate it from
     lr: Annotated[float, Field(gt=0)] = 0.15  # supplement, "Co-teaching"; 0.001 for Clothing1M
 
     def begin(self, net: Network) -> Global:

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.selection import small_loss
+from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import Shard, batches
 from rofl.methods.base import Global, Round, Update
 from rofl.methods.training import SmallLossSgd, fedavg, predict_shard, weight_update, weights
 from rofl.models import Network
+
+_MOST = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,20 @@ class Rofl(SmallLossSgd):
 
     def begin(self, net: Network) -> Global:
         """Initial weights, and no centroid for any class yet."""
-        return Global(weights(net), {"centroids": torch.zeros(net.classes, net.feature_size)})
+        extra = {"centroids": torch.zeros(net.classes, net.feature_size)}
+        return Global(weights(net), extra | self._doubt(1))
 
     def blank(self, glob: Global) -> Update:
         """No change: zero sums for Eq. 10 and Eq. 11."""
         stored = glob.extra["centroids"]
         sums = {"centroids": torch.zeros_like(stored), "similarity": torch.zeros(len(stored), 1)}
-        return Update(zeros_like(glob.model), 0.0, sums)
+        return Update(zeros_like(glob.model), 0.0, sums | self._doubt(2))
 
     def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
         """LocalUpdate of Algorithm 1."""
         stored = glob.extra["centroids"]  # (K, d) f_G
         relabel = rnd.index >= self.t_pl
-        rate = self.keep_rate(rnd)  # R(t)
+        rate = self._keep_rate(glob, rnd)  # R(t)
         lambda_cen = self.lambda_cen * losses.ramp(rnd.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl)
 
         local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
@@ -61,6 +64,7 @@ class Rofl(SmallLossSgd):
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         samples, confident, terms = 0, 0, torch.zeros(4)
         for epoch in range(self.epochs):
+            doubt = torch.zeros(2)  # of the last epoch: samples that are not confident, and all
             if relabel and self.pseudo == "naive" and epoch > 0:
                 pseudo = self._labels(predict_shard(net, data)[0])  # the local model's own opinion
             net.train()
@@ -85,18 +89,30 @@ class Rofl(SmallLossSgd):
                 local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
                 samples += len(index)
                 confident += int(mask.sum())
+                doubt += torch.tensor([int((~mask).sum()), len(mask)])
                 terms += torch.stack([l_c, l_cen, l_e, loss]).detach() * len(index)
         metrics = {"samples": float(samples), "confident": float(confident)}
         metrics |= dict(zip(("loss_c", "loss_cen", "loss_e", "loss"), terms.tolist(), strict=True))
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        sums = {"centroids": weighted, "similarity": similarity}
+        sums = {"centroids": weighted, "similarity": similarity} | ({"doubt": doubt} if self.tau == "auto" else {})
         return Update(weight_update(net, glob, len(data)), float(len(data)), sums, metrics), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:
         """Eq. 10 for the weights, Eq. 11 for the centroids."""
         sums = total.extra
         merged = c.global_centroids(sums["centroids"], sums["similarity"], glob.extra["centroids"])
-        return Global(fedavg(glob, total), {"centroids": merged})
+        doubt = {"doubt": sums["doubt"][:1] / sums["doubt"][1:].clamp(min=1)} if self.tau == "auto" else {}
+        return Global(fedavg(glob, total), {"centroids": merged} | doubt)
+
+    def _doubt(self, size: int) -> Tensors:
+        """What tau = "auto" lets travel besides: two counts up, their quotient down."""
+        return {"doubt": torch.zeros(size)} if self.tau == "auto" else {}
+
+    def _keep_rate(self, glob: Global, rnd: Round) -> float:
+        """R(t), with tau as given, or as the share of samples that were not confident in the last round."""
+        if self.tau != "auto":
+            return self.keep_rate(rnd)
+        return keep_rate(rnd.index, min(float(glob.extra["doubt"]), _MOST), self.warmup)
 
     def _start(self, net: Network, stored: Tensor, data: Shard, relabel: bool) -> tuple[Tensor, Tensor]:
         """f_k,0 and the pseudo-labels of Eq. 8: one pass over the client's data, where either needs it.

@@ -53,7 +53,7 @@ class LocalSgd:
 class SmallLossSgd(LocalSgd):
     """How a client trains that trusts the samples of small loss more."""
 
-    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # share left out by Eq. 2; "known": the ratio
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "known"  # share left out by Eq. 2
     warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
 
     def for_noise(self, kind: str, ratio: float) -> Self:
@@ -62,8 +62,8 @@ class SmallLossSgd(LocalSgd):
 
     def keep_rate(self, rnd: Round) -> float:
         """R(t)."""
-        if self.tau == "known":
-            raise ValueError("tau = 'known' must be replaced by the noise ratio before training")
+        if isinstance(self.tau, str):
+            raise ValueError(f"tau = {self.tau!r} must be replaced by the noise ratio before training")
         return keep_rate(rnd.index, self.tau, self.warmup)
 
 

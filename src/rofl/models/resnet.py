@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from rofl.models.network import Network
 
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # inner channels, blocks
+_FEWEST = 4  # channels: with 2 torch's backward pass ends the process on large images
 _EXPANSION = 4  # a block's outputs by its inner channels
 
 
@@ -75,4 +76,4 @@ class ResNet50(Network):
 
 
 def _scaled(channels: int, width: float) -> int:
-    return max(1, round(channels * width))
+    return max(_FEWEST, round(channels * width))

@@ -85,7 +85,7 @@ def _drawings(outcome: Outcome) -> list[Drawing]:
         for number, row in enumerate(outcome.rows)
         for trace in _traces(row, [outcome.entry(row, column) for column in outcome.columns], number)
     ]
-    if not traces:
+    if not any(entry.values for entry in outcome.entries):
         return []
     unit = " %" if outcome.entries[0].cell.measure == "accuracy" else ""
     layout = charts.layout()

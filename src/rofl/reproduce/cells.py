@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,8 +124,10 @@ def _run_cells(
     finally:
         work.stopped = True
         for program in work.programs:
-            program.kill()
-            program.wait()
+            program.kill()  # so that the threads hear of it, and end
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
     return work.problems
 
 
@@ -143,12 +145,21 @@ def _follow(work: _Work, store: Store, workers: int, data_dir: Path | None) -> N
         answer = _ask(program, json.dumps(request))
         if answer is None and not work.stopped:
             work.problems[path] = "its process died; run it again to go on"
+            _end(program)
             program = _start(work)
         elif answer:
             work.problems[path] = answer
         work.running.discard(path)
+    _end(program)
+
+
+def _end(program: "subprocess.Popen[str]") -> None:
     program.kill()
     program.wait()
+    for pipe in (program.stdin, program.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what was still to be written to it is lost
+                pipe.close()
 
 
 def _start(work: _Work) -> "subprocess.Popen[str]":

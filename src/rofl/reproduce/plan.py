@@ -40,12 +40,14 @@ class Plan:
 def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "") -> Plan:
     """Choose grids by name and, within them, cells by row, column or method."""
     wanted = {word.strip().lower() for word in cells.split(",") if word.strip()}
-    chosen = [(grid, _choose(grid, wanted)) for grid in find(name)]
+    grids = find(name)
+    for word in sorted(wanted - set().union(*(_words(grid) for grid in grids))):
+        example = f"a row or column, such as {grids[0].rows[-1]!r} or {grids[0].columns[0]!r}"
+        raise UserError(f"No cell of {name} is called {word!r}.", example)
+    chosen = [(grid, _choose(grid, wanted)) for grid in grids]
     chosen = [(grid, kept) for grid, kept in chosen if kept]
     if not chosen:
-        grid = find(name)[0]
-        example = f"a row or column, such as {grid.rows[-1]!r} or {grid.columns[0]!r}"
-        raise UserError(f"No cell of {name} is called {cells!r}.", example)
+        raise UserError(f"No cell of {name} is in a row and a column of {cells!r}.", "fewer words")
     return Plan(name, chosen, scale, seeds, out / scale)
 
 
@@ -56,6 +58,11 @@ def find(name: str) -> list[Grid]:
     if name not in GRIDS:
         raise unknown("table or figure", name, [*GRIDS, "all"])
     return [GRIDS[name]]
+
+
+def _words(grid: Grid) -> set[str]:
+    """All that its cells can be called."""
+    return {word.lower() for cell in grid.cells for word in (cell.row, cell.column, cell.method)}
 
 
 def _choose(grid: Grid, wanted: set[str]) -> list[Cell]:

@@ -88,7 +88,7 @@ TABLES = (
         "cifar10",
         tuple(
             Cell(
-                f"{'mask' if mask else 'no mask'}, {label}",
+                f"{'mask' if mask else 'no mask'} + {label}",
                 "accuracy",
                 changes={**USUAL, "method.mask": mask, "method.pseudo": pseudo},
                 paper=number,

@@ -32,7 +32,7 @@ def test_a_folder_per_client_with_a_folder_per_class(tmp_path):
         ("a", "y", "a/y/2.jpg", False),
         ("b", "x", "b/x/1.png", False),
     ]
-    assert [entry.content for entry in folder.read(tmp_path).entries][0] == tmp_path / "a/x/1.png"
+    assert folder.read(tmp_path).entries[0].content == tmp_path / "a/x/1.png"
 
 
 def test_a_folder_per_class_has_no_clients(tmp_path):
@@ -40,7 +40,7 @@ def test_a_folder_per_class_has_no_clients(tmp_path):
     assert found(tmp_path) == [(None, "x", "x/1.png", False), (None, "y", "y/2.png", False)]
 
 
-@pytest.mark.parametrize("suffix", "jpg jpeg png bmp gif tif tiff webp JPG Png TIFF".split())
+@pytest.mark.parametrize("suffix", ["jpg", "jpeg", "png", "bmp", "gif", "tif", "tiff", "webp", "JPG", "Png", "TIFF"])
 def test_every_suffix_in_any_case(tmp_path, suffix):
     touch(tmp_path, f"x/1.{suffix}")
     assert len(found(tmp_path)) == 1

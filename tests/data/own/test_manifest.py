@@ -1,3 +1,4 @@
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -63,14 +64,14 @@ def test_parquet(tmp_path, photos):
     "name", ["../secret.png", "photos/../../secret.png", "/etc/hosts", "photos/out/secret.png", "\0"]
 )
 def test_a_path_out_of_the_folder_is_refused(tmp_path, photos, name):
-    save(tmp_path.parent / f"{tmp_path.name}-outside" / "secret.png", __import__("numpy").zeros((4, 4), "uint8"))
+    save(tmp_path.parent / f"{tmp_path.name}-outside" / "secret.png", np.zeros((4, 4), "uint8"))
     (photos / "out").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside")
     sentence = refused(listed(tmp_path, ("path", "label"), ("photos/site 2/cat/0.png", "x"), (name, "x")))
     assert sentence == f"Row 2 of {tmp_path / 'list.csv'} leads out of {tmp_path}: {name}."
 
 
 def test_a_link_to_a_single_file_outside_is_refused_too(tmp_path, photos):
-    save(tmp_path.parent / f"{tmp_path.name}-other" / "secret.png", __import__("numpy").zeros((4, 4), "uint8"))
+    save(tmp_path.parent / f"{tmp_path.name}-other" / "secret.png", np.zeros((4, 4), "uint8"))
     (photos / "link.png").symlink_to(tmp_path.parent / f"{tmp_path.name}-other" / "secret.png")
     assert "leads out" in refused(listed(tmp_path, ("path", "label"), ("photos/link.png", "x")))
 

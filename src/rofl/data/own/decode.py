@@ -82,4 +82,8 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
     with warnings.catch_warnings(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        yield pool
+        try:
+            yield pool
+        except BaseException:  # after Ctrl-C nobody waits for the rest
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -25,7 +25,7 @@ def read(root: Path) -> Listing:
     test = [parts for parts in found if parts[0].casefold() == "test"]
     if {len(parts) for parts in test} not in ({3}, {4}):
         test = []  # images right inside it: a class of that name
-    train = [parts for parts in found if parts not in set(test)]
+    train = sorted(set(found) - set(test))
     if not train:
         raise UserError(f"All images in {root} are in its folder test; there is nothing to train with.", _SHAPES)
     above = 1 if {parts[0].casefold() for parts in train} == {"train"} and len(train[0]) > 2 else 0
@@ -58,13 +58,14 @@ def _entry(root: Path, parts: tuple[str, ...], client: str | None, test: bool) -
 
 def _images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]]:
     """Names of image files, each as the folders on the way and the file; links are followed."""
-    for entry in os.scandir(folder):
-        if _is_data(entry.name):
-            if entry.is_dir():
-                inside = _images(entry.path, depth + 1) if depth <= _DEEPEST else ()
-                yield from ((entry.name, *parts) for parts in inside)
-            elif os.path.splitext(entry.name)[1].casefold() in SUFFIXES:
-                yield (entry.name,)
+    with os.scandir(folder) as inside:
+        entries = [entry for entry in inside if _is_data(entry.name)]
+    for entry in entries:
+        if entry.is_dir():
+            below = _images(entry.path, depth + 1) if depth <= _DEEPEST else ()
+            yield from ((entry.name, *parts) for parts in below)
+        elif os.path.splitext(entry.name)[1].casefold() in SUFFIXES:
+            yield (entry.name,)
 
 
 def _folders(root: Path, depth: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rofl.data.own import columns as c
 from rofl.data.own.entries import Entry, Listing
-from rofl.data.own.names import natural, some
+from rofl.data.own.names import count, natural, some
 from rofl.errors import UserError
 
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
@@ -51,7 +51,7 @@ def encode(names: Sequence[str], rows: Sequence[tuple[str, ...]], train: Sequenc
         else:
             pieces.append(np.array([[float(text == kind) for kind in kinds] for text in texts]).reshape(len(texts), -1))
     if missing:
-        notes.append(f"{missing} missing numbers were replaced by the mean of their column.")
+        notes.append(f"Replaced by the mean of the column: {count(missing, 'missing number')}.")
     if wordy:
         notes.append(f"Columns with more than {_MOST} different texts were left out: {some(wordy)}.")
     features = np.concatenate([np.empty((len(rows), 0)), *pieces], axis=1).astype(np.float32)
