@@ -23,7 +23,9 @@ FIGURES = (
         "methods in the centralized (C. L.) and the federated (F. L.) setting at several noise ratios",
         "cifar10",
         tuple(
-            Cell(f"{METHOD_NAMES[name]} ({short})", f"{ratio:g}", name, {**noise("symmetric", ratio), **setting}, number)
+            Cell(
+                f"{METHOD_NAMES[name]} ({short})", f"{ratio:g}", name, {**noise("symmetric", ratio), **setting}, number
+            )
             for name, federated in {
                 "plain": (89.5, 73.1, 54.8, 35.4),
                 "coteaching": (89.8, 87.6, 84.4, 57.7),
