@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rofl.cli import main
-from rofl.cli.commands import app
+from rofl.cli.app import app
 
 TINY = ["--set", "clients=5", "--set", "cohort=2", "--set", "data.train=600", "--set", "noise.spread=0.3"]
 SHORT = ["--set", "rounds=1", "--set", "model.name=mlp", "--workers", "0", "--json"]
