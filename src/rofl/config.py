@@ -17,7 +17,7 @@ from rofl.models import MODELS
 _HELP = "a value that fits; docs/settings.md lists all settings"
 _Named = TypeVar("_Named")
 _OWN = "own"  # the name of a user's own data
-_OWN_TAU = 0.2  # where nobody knows the noise ratio; the only place, until tau can be estimated
+_OWN_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the noise ratio: estimated, or a guess
 
 
 class _Spec(BaseModel):
@@ -208,9 +208,9 @@ class Experiment(_Spec):
         completed = dict(settings)
         if isinstance(noise, Mapping):
             completed["noise"] = {"ratio": 0.0, **noise}
-        if isinstance(method, Mapping) and (kind := METHODS.get(str(method.get("name", "rofl")))) is not None:
-            guess = {"tau": _OWN_TAU} if "tau" in _field_names(kind) else {}
-            completed["method"] = {**guess, **method}
+        if isinstance(method, Mapping):
+            name = str(method.get("name", "rofl"))
+            completed["method"] = {**({"tau": _OWN_TAU[name]} if name in _OWN_TAU else {}), **method}
         return completed
 
     @field_validator("method")

@@ -257,7 +257,7 @@ def test_clients_cohort_and_batch(tmp_path: Path, sizes: list[int], clients: int
     chosen = rofl.own(tmp_path / "a.npz")
     assert (chosen.clients, chosen.cohort, chosen.method["batch"]) == (clients, cohort, batch)
     assert (chosen.rounds, chosen.method["t_pl"], chosen.method["lr"]) == (30, 10, 0.1)
-    assert (chosen.noise.ratio, chosen.method["tau"], chosen.data.partition) == (0, 0.2, "given")
+    assert (chosen.noise.ratio, chosen.method["tau"], chosen.data.partition) == (0, "auto", "given")
 
 
 @pytest.mark.parametrize(("samples", "clients", "cohort"), [(30, 1, 1), (100, 4, 4), (1000, 10, 10)])
@@ -281,7 +281,7 @@ def test_own_clients_can_be_dissolved(photos: Path) -> None:
 
 def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> None:
     chosen = own(photos, setting="centralized")
-    assert (chosen.clients, chosen.method["tau"], chosen.method["pseudo"]) == (1, 0.2, "naive")
+    assert (chosen.clients, chosen.method["tau"], chosen.method["pseudo"]) == (1, "auto", "naive")
     run = rofl.run(chosen, tmp_path / "run", workers=0)
     assert [path.name for path in (tmp_path / "run" / "suspects").iterdir()] == ["0.csv"]
     assert {row["client"] for row in RunFolder(run.folder).read_suspects()} == {"0"}
@@ -290,7 +290,7 @@ def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> 
 def test_settings_by_hand_are_completed(photos: Path, tmp_path: Path) -> None:
     hand = experiment({"data": {"path": str(photos)}, "clients": 2, "cohort": 2, "rounds": 1, "method": {"epochs": 1}})
     assert (hand.data.name, hand.data.partition, hand.data.title) == ("own", "given", "photos")
-    assert (hand.noise.ratio, hand.method["tau"], hand.method["name"]) == (0, 0.2, "rofl")
+    assert (hand.noise.ratio, hand.method["tau"], hand.method["name"]) == (0, "auto", "rofl")
     assert experiment({"data": {"path": "x"}, "method": {"tau": 0.4}, "noise": {"ratio": 0.1}}).method["tau"] == 0.4
     assert experiment({"data": {"path": "x"}, "noise": {"ratio": 0.1}}).noise.ratio == 0.1
     assert "tau" not in experiment({"data": {"path": "x"}, "method": {"name": "plain"}}).method

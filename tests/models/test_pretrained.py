@@ -12,7 +12,7 @@ from rofl.models import Network, build
 from rofl.models.pretrained import load_imagenet
 
 
-def fresh(seed: int = 0, name: str = "resnet50", channels: int = 3, width: float = 1 / 32) -> Network:
+def fresh(seed: int = 0, name: str = "resnet50", channels: int = 3, width: float = 1 / 16) -> Network:
     return build(name, (channels, 32, 32), 5, width, seed)
 
 
@@ -77,8 +77,8 @@ def test_grey_images_are_seen_as_three_equal_colours(tmp_path, published):
 
 def test_weights_of_another_width_or_network_are_refused(tmp_path, published):
     path = save(tmp_path / "w.pth", published)
-    error = refused(path, fresh(width=1 / 16))
-    assert "do not fit this network: 'bn1.bias' has shape (2,), not (4,)" in error.sentence
+    error = refused(path, fresh(width=1 / 8))
+    assert "do not fit this network: 'bn1.bias' has shape (4,), not (8,)" in error.sentence
     assert "resnet50" in error.hint
     assert "do not fit this network" in refused(path, fresh(name="cnn9")).sentence
 
@@ -88,9 +88,9 @@ def test_weights_of_another_width_or_network_are_refused(tmp_path, published):
     [
         (lambda t: t.pop("layer2.0.downsample.0.weight"), "'layer2.0.downsample.0.weight' is missing"),
         (lambda t: t.update({"layer9.weight": torch.ones(2)}), "'layer9.weight' was not asked for"),
-        (lambda t: t.update({"bn1.bias": torch.tensor([1.0, float("nan")])}), "'bn1.bias' is not finite"),
-        (lambda t: t.update({"conv1.weight": torch.ones(2, 3, 7, 5)}), "'conv1.weight' has shape (2, 3, 7, 5)"),
-        (lambda t: t.update({"conv1.weight": torch.ones(2, 1, 7, 7)}), "'conv1.weight' has shape (2, 1, 7, 7)"),
+        (lambda t: t.update({"bn1.bias": torch.tensor([1.0, 0.0, 2.0, float("nan")])}), "'bn1.bias' is not finite"),
+        (lambda t: t.update({"conv1.weight": torch.ones(4, 3, 7, 5)}), "'conv1.weight' has shape (4, 3, 7, 5)"),
+        (lambda t: t.update({"conv1.weight": torch.ones(4, 1, 7, 7)}), "'conv1.weight' has shape (4, 1, 7, 7)"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path, published, change, words):

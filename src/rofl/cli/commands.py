@@ -19,7 +19,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        talk.print(f"error: {error}", style="red", markup=False, highlight=False)
+        talk.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except Interrupted as stop:
         talk.print(f"Stopped after round {stop.index}. Go on with: rofl resume {stop.folder}", markup=False)
