@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rofl.audit import Suspects, detection, find_suspects
+from rofl.audit import Suspects, detection, find_suspects, noise_ratio, transition, transition_counts
 from rofl.config import Experiment
 from rofl.core.seeds import derive
 from rofl.core.tensors import digest, mismatch
@@ -238,6 +238,7 @@ def summarise(
         "best_accuracy": max(accuracies),
         "final_accuracy": accuracies[-1],
         "detection": asdict(detection(suspects.flagged, scene.wrong)) if truth_known else None,
+        "estimated": _estimates(scene, suspects),
         "seconds": round(seconds, 3),
         "seconds_per_round": round(seconds / len(history), 4),
         "bytes_up": up,
@@ -249,6 +250,17 @@ def summarise(
         "versions": {"rofl": version("rofl"), "torch": torch.__version__},
         "digest": digest(glob.model, glob.extra),
     }
+
+
+def _estimates(scene: Scene, suspects: Suspects) -> dict[str, Any]:
+    """What the model makes of the noise, without any true label: in all, of each client, and from class to class."""
+    counts = transition_counts(scene.labels, suspects.suggested, len(scene.images.classes))
+    clients = {
+        name: round(noise_ratio(suspects.flagged[rows]), 6)
+        for name, rows in zip(scene.client_names, scene.parts, strict=True)
+    }
+    matrix = [[round(share, 6) for share in row] for row in transition(counts).tolist()]
+    return {"ratio": noise_ratio(suspects.flagged), "clients": clients, "transition": matrix}
 
 
 def _fresh_folder(experiment: Experiment) -> Path:

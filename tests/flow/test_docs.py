@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # the snippets' own settings take minutes; the first rounds show that they run
-QUICK = ["--set", "rounds=1", "--set", "clients=4", "--set", "cohort=2", "--set", "data.train=200"]
+QUICK = ["--set", "rounds=1", "--set", "clients=4", "--set", "cohort=2", "--set", "data.train=200", "--workers", "0"]
 
 
 def blocks(language: str, text: str = README) -> list[str]:

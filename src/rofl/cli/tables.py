@@ -20,6 +20,7 @@ def summary_table(run: Run) -> Table:
         "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds",
         "best round": f"{summary['best_accuracy']:.2f} %",
         "labels": labels_text(run.experiment.noise.text, summary["noise"]["achieved"]),
+        "labels that look wrong": estimate_text(summary.get("estimated")),
         "wrong labels found": detection_text(summary["detection"]),
         "time": f"{summary['seconds']:.1f} s, {summary['seconds_per_round']:.2f} s a round",
         "traffic": f"{summary['bytes_up'] / 1e6:.1f} MB up, {summary['bytes_down'] / 1e6:.1f} MB down, "
@@ -80,6 +81,14 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def share(value: float | None) -> str:
     """A share with three digits, or a dash where there was nothing to count."""
     return "-" if value is None else f"{value:.3f}"
+
+
+def estimate_text(estimated: Mapping[str, Any] | None) -> str:
+    """The share of flagged labels, of all clients and the extremes; runs of older versions have none."""
+    if estimated is None:
+        return "-"
+    shares = [100 * share for share in estimated["clients"].values()]
+    return f"{100 * estimated['ratio']:.1f} %; {min(shares):.1f} to {max(shares):.1f} % at single clients"
 
 
 def labels_text(noise: str, achieved: float | None) -> str:
