@@ -480,3 +480,16 @@ def test_a_plan_runs_shared_cells_once_and_times_alone() -> None:
     assert {one.rounds for one in alone} == {4}
     assert {one.seed for one in everything} == {0, 1}
     assert plan.out == Path("out") / "tiny"
+
+
+def test_a_grid_can_run_on_another_data_set_and_says_so() -> None:
+    plan = make_plan("table-ablation", "lite", 1, Path("nowhere"), data="mnist")
+    assert {one.data.name for one in plan.experiments()} == {"mnist"}
+    (grid, cells), original = plan.chosen[0], GRIDS["table-ablation"]
+    assert [(cell.row, cell.paper) for cell in cells] == [(cell.row, cell.paper) for cell in original.cells]
+    assert "on MNIST" in grid.note
+    assert "CIFAR-10" in grid.note
+    assert plan.name == "table-ablation-mnist"
+    assert make_plan("table-mnist", "lite", 1, Path("nowhere"), data="mnist").chosen[0][0] == GRIDS["table-mnist"]
+    with pytest.raises(UserError, match="no data set of the paper 'minst'"):
+        make_plan("table-ablation", "lite", 1, Path("nowhere"), data="minst")

@@ -16,6 +16,7 @@ def reproduce(
     name: Annotated[str, typer.Argument(help="a table or figure, or `all`; --list shows the names")] = "all",
     scale: Annotated[Scale, typer.Option(help="tiny: digits; lite: 10,000 real images; paper: as the paper")] = "tiny",
     cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
+    data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="seeds 0, 1, ... of this many runs each")] = 1,
     out: Annotated[Path, typer.Option("--out", help="where runs and results are kept")] = Path("runs/reproduce"),
     jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
@@ -30,7 +31,7 @@ def reproduce(
     if list_all:
         listing(work.list_grids(), "table or figure", as_json)
         return
-    plan = make_plan(name, scale, seeds, out, cells)
+    plan = make_plan(name, scale, seeds, out, cells, data)
     costs = work.announce(plan, talk)
     if plan_only:
         if as_json:

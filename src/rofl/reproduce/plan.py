@@ -1,6 +1,6 @@
 """Which cells to run, chosen by name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rofl.config import Experiment
@@ -10,6 +10,7 @@ from rofl.reproduce.grid import Cell, Grid, Scale
 from rofl.reproduce.scales import experiment_of
 from rofl.reproduce.tables import TABLES
 
+DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "clothing1m": "Clothing1M", "covidx": "COVIDx"}
 GRIDS: dict[str, Grid] = {grid.name: grid for grid in (*FIGURES, *TABLES)}
 
 
@@ -37,10 +38,10 @@ class Plan:
         return list(found.values())
 
 
-def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "") -> Plan:
-    """Choose grids by name and, within them, cells by row, column or method."""
+def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "", data: str = "") -> Plan:
+    """Choose grids by name and, within them, cells by row, column or method; on another data set where one is named."""
     wanted = {word.strip().lower() for word in cells.split(",") if word.strip()}
-    grids = find(name)
+    grids = [_on(grid, data) for grid in find(name)] if data else find(name)
     for word in sorted(wanted - set().union(*(_words(grid) for grid in grids))):
         example = f"a row or column, such as {grids[0].rows[-1]!r} or {grids[0].columns[0]!r}"
         raise UserError(f"No cell of {name} is called {word!r}.", example)
@@ -48,7 +49,7 @@ def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "") -
     chosen = [(grid, kept) for grid, kept in chosen if kept]
     if not chosen:
         raise UserError(f"No cell of {name} is in a row and a column of {cells!r}.", "fewer words")
-    return Plan(name, chosen, scale, seeds, out / scale)
+    return Plan(f"{name}-{data}" if data else name, chosen, scale, seeds, out / scale)
 
 
 def find(name: str) -> list[Grid]:
@@ -58,6 +59,16 @@ def find(name: str) -> list[Grid]:
     if name not in GRIDS:
         raise unknown("table or figure", name, [*GRIDS, "all"])
     return [GRIDS[name]]
+
+
+def _on(grid: Grid, data: str) -> Grid:
+    """The same cells on another of the paper's data sets."""
+    if data not in DATA:
+        raise unknown("data set of the paper", data, DATA)
+    if data == grid.data:
+        return grid
+    note = f"Ours is on {DATA[data]}, the paper's numbers are for {DATA[grid.data]}."
+    return replace(grid, data=data, note=f"{note} {grid.note}".strip())
 
 
 def _words(grid: Grid) -> set[str]:
