@@ -1,5 +1,6 @@
 """What the documents show is true: every Python snippet and every `rofl` command of the README runs."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.data.own import places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -37,14 +40,20 @@ def test_python_snippets_run(snippet, tmp_path) -> None:
 
 
 def test_commands_run_one_after_the_other(tmp_path) -> None:
+    places.write_folder(tmp_path / "photos")
     for command in commands():
         words = shlex.split(command)[1:]
         extra = QUICK if words[0] in ("run", "compare") and "digits" in words else []
+        extra = ["--set", "rounds=1", "--workers", "0"] if "--data" in words else extra
         extra += ["--plan"] if words[0] == "reproduce" else []  # tests/flow/test_reproduce_command.py runs it
         if words[0] == "demo" or "mnist-lite" in words:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
         done = subprocess.run(
-            [sys.executable, "-m", "rofl", *words, *extra], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-m", "rofl", *words, *extra],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "ROFL_CACHE": str(tmp_path / "cache")},
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
