@@ -17,7 +17,8 @@ def summary_table(run: Run) -> Table:
     table.add_column(style="bold")
     table.add_column()
     rows = {
-        "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds",
+        "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds"
+        + (", against labels as given" if run.experiment.data.path else ""),
         "best round": f"{summary['best_accuracy']:.2f} %",
         "labels": labels_text(run.experiment.noise.text, summary["noise"]["achieved"]),
         "labels that look wrong": estimate_text(summary.get("estimated")),
