@@ -28,6 +28,8 @@ def finish(store: Store, grid: Grid, cell: Cell, seed: int, **summary: object) -
     place = store.place(chosen)
     place.write_experiment(chosen)
     place.write_summary({"test_accuracy": 50.0, "seconds": 10.0, "seconds_per_round": 0.5, "detection": None} | summary)
+    for index, seconds in enumerate((9.0, 0.25, 0.2, 0.4), start=1):  # workers start in the first round
+        place.append_history({"round": index, "seconds": seconds})
     return place.path
 
 
@@ -75,7 +77,6 @@ def test_every_measure_is_read_from_its_place(tmp_path: Path) -> None:
         cells[0],
         0,
         test_accuracy=71.5,
-        seconds_per_round=0.25,
         detection={"precision": 0.9, "recall": 0.8},
     )
     (folder / "divergence.json").write_text(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from rofl.reproduce.cells import Store, is_finished
@@ -94,12 +94,18 @@ def collect(
     return Outcome(grid, scale, tuple(entries))
 
 
+def _seconds(place: RunFolder) -> float:
+    """The median round; the first one does not count, since worker processes start in it."""
+    seconds = [entry["seconds"] for entry in place.read_history()]
+    return float(median(seconds[1:] or seconds))
+
+
 def _value(place: RunFolder, measure: Measure) -> float | None:
     summary: dict[str, Any] = place.read_summary()
     if measure == "accuracy":
         return float(summary["test_accuracy"])
     if measure == "seconds":
-        return float(summary["seconds_per_round"])
+        return _seconds(place)
     if measure in ("precision", "recall"):
         return None if summary["detection"] is None else summary["detection"][measure]
     return read_divergence(place)[measure]
