@@ -74,7 +74,7 @@ def run(
             raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
     elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
-    scene, network = _materials(experiment, data_dir)  # before anything is removed or made: it may refuse
+    scene, network = materials(experiment, data_dir)  # before anything is removed or made: it may refuse
     if folder.exists():
         shutil.rmtree(folder.path)
     folder.write_experiment(experiment)
@@ -91,12 +91,12 @@ def resume(
     """Go on with a run that was interrupted; a finished one is returned as it is."""
     folder = RunFolder(Path(out))
     experiment = folder.read_experiment()
-    if (folder.path / "summary.json").is_file():
+    if folder.is_finished():
         return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
-    return _go_on(folder, experiment, *_materials(experiment, data_dir), workers, listener)
+    return _go_on(folder, experiment, *materials(experiment, data_dir), workers, listener)
 
 
-def _materials(experiment: Experiment, data_dir: Path | None) -> tuple[Scene, NetworkSpec]:
+def materials(experiment: Experiment, data_dir: Path | None) -> tuple[Scene, NetworkSpec]:
     """Data and network; what is missing shows here."""
     scene, spec = prepare(experiment, data_dir), experiment.model
     if scene.images.is_table and spec.name != "mlp":

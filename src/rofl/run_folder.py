@@ -49,6 +49,10 @@ class RunFolder:
         """Whether a run was started here."""
         return (self.path / "config.toml").is_file()
 
+    def is_finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "summary.json").is_file()
+
     def read_experiment(self) -> Experiment:
         """The settings the run was started with."""
         if not self.exists():

@@ -1,6 +1,4 @@
 import hashlib
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pooch
@@ -8,8 +6,8 @@ import pytest
 
 from rofl.data.files import Remote, data_dir, fetch
 from rofl.errors import UserError
+from tests.data.conftest import CONTENT
 
-CONTENT = b"some images"
 MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
@@ -18,27 +16,8 @@ def straight_to_this_machine(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-@pytest.fixture
-def address():
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(CONTENT)
-
-        def log_message(self, *args):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/images.gz"
-        server.shutdown()
-        thread.join()
-
-
 def nowhere(name: str = "images.gz") -> Remote:
-    return Remote(name, f"http://127.0.0.1:9/{name}", MD5)  # the discard port: nobody listens
+    return Remote(name, f"http://127.0.0.1:9/{name}", f"md5:{MD5}")  # the discard port: nobody listens
 
 
 def test_a_file_that_is_there_needs_no_network(tmp_path):
@@ -58,14 +37,14 @@ def test_without_a_network_the_error_names_file_folder_and_address(tmp_path):
 
 
 def test_an_absent_file_is_downloaded_into_the_folder(tmp_path, address):
-    path = fetch(tmp_path / "mnist", Remote("images.gz", address, MD5))
+    path = fetch(tmp_path / "mnist", Remote("images.gz", f"{address}/images.gz", f"md5:{MD5}"))
     assert path == tmp_path / "mnist" / "images.gz"
     assert path.read_bytes() == CONTENT
 
 
 def test_a_download_with_the_wrong_checksum_is_not_kept(tmp_path, address):
     with pytest.raises(UserError, match=r"images\.gz is not in .* could not be downloaded"):
-        fetch(tmp_path, Remote("images.gz", address, "0" * 32))
+        fetch(tmp_path, Remote("images.gz", f"{address}/images.gz", "md5:" + "0" * 32))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,41 +1,29 @@
 import hashlib
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import replace
 
 import pytest
 
 from rofl.data import weights
 from rofl.data.weights import IMAGENET, weights_file
 from rofl.errors import UserError
-
-CONTENT = b"some weights"
+from tests.data.conftest import CONTENT
 
 
 @pytest.fixture
-def server(monkeypatch):
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(CONTENT)
+def server(address, monkeypatch):
+    published_at(f"{address}/{IMAGENET}", monkeypatch)
 
-        def log_message(self, *args):
-            pass
 
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setattr(weights, "_URL", f"http://127.0.0.1:{server.server_port}/{IMAGENET}")
-        yield
-        server.shutdown()
-        thread.join()
+def published_at(url, monkeypatch, checksum=weights._REMOTE.checksum):
+    monkeypatch.setattr(weights, "_REMOTE", replace(weights._REMOTE, url=url, checksum=checksum))
 
 
 def test_the_checksum_is_that_of_the_published_name():
-    assert weights._SHA256.startswith(IMAGENET.removesuffix(".pth").partition("-")[2])
-    assert len(weights._SHA256) == 64
-    assert weights._URL == "https://download.pytorch.org/models/resnet50-0676ba61.pth"
+    kind, _, digits = weights._REMOTE.checksum.partition(":")
+    assert kind == "sha256"
+    assert digits.startswith(IMAGENET.removesuffix(".pth").partition("-")[2])
+    assert len(digits) == 64
+    assert weights._REMOTE.url == "https://download.pytorch.org/models/resnet50-0676ba61.pth"
 
 
 def test_a_path_is_itself(tmp_path, monkeypatch):
@@ -55,7 +43,7 @@ def test_weights_that_are_there_need_no_network(tmp_path, monkeypatch):
     for folder in (tmp_path / "chosen", tmp_path / "environment"):
         (folder / "weights").mkdir(parents=True)
         (folder / "weights" / IMAGENET).touch()
-    monkeypatch.setattr(weights, "_URL", "http://127.0.0.1:9/")
+    published_at("http://127.0.0.1:9/", monkeypatch)
     monkeypatch.setenv("ROFL_DATA", str(tmp_path / "environment"))
     assert weights_file("imagenet") == tmp_path / "environment/weights" / IMAGENET
     assert weights_file("imagenet", tmp_path / "chosen") == tmp_path / "chosen/weights" / IMAGENET
@@ -63,7 +51,7 @@ def test_weights_that_are_there_need_no_network(tmp_path, monkeypatch):
 
 def test_without_a_network_one_sentence_says_what_to_put_where(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(weights, "_URL", "http://127.0.0.1:9/weights.pth")  # the discard port: nobody listens
+    published_at("http://127.0.0.1:9/weights.pth", monkeypatch)  # the discard port: nobody listens
     with pytest.raises(UserError) as caught:
         weights_file("imagenet", tmp_path)
     assert f"{IMAGENET} is not in {tmp_path / 'weights'} and could not be downloaded" in caught.value.sentence
@@ -71,8 +59,8 @@ def test_without_a_network_one_sentence_says_what_to_put_where(tmp_path, monkeyp
     assert "http://127.0.0.1:9/weights.pth" in caught.value.hint
 
 
-def test_absent_weights_are_downloaded(tmp_path, server, monkeypatch):
-    monkeypatch.setattr(weights, "_SHA256", hashlib.sha256(CONTENT).hexdigest())
+def test_absent_weights_are_downloaded(tmp_path, address, monkeypatch):
+    published_at(f"{address}/{IMAGENET}", monkeypatch, f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
     path = weights_file("imagenet", tmp_path)
     assert path == tmp_path / "weights" / IMAGENET
     assert path.read_bytes() == CONTENT

@@ -16,7 +16,7 @@ import pytest
 
 import rofl
 from rofl.config import Experiment
-from rofl.reproduce.cells import Store, is_finished, run_cells
+from rofl.reproduce.cells import Store, run_cells
 from rofl.reproduce.plan import make_plan
 from rofl.run_folder import RunFolder
 from tests.engines.processes import children, wait_until_gone
@@ -58,7 +58,7 @@ def test_cells_side_by_side_end_as_runs_do_and_are_kept(tmp_path: Path) -> None:
     with pytest.raises(rofl.experiment.Interrupted):
         rofl.run(stopped, store.place(stopped).path, workers=0, listener=interrupt)
     first = store.place(stopped).read_history()
-    assert not is_finished(store.place(stopped))
+    assert not store.place(stopped).is_finished()
     heard: list[tuple[int, list[RunFolder]]] = []
     assert run_cells([*FEW, FEW[1]], store, 2, workers=0, listener=lambda *said: heard.append(said)) == {}
     assert [outcome(store.place(one).path) for one in FEW] == [undisturbed(one) for one in FEW]
@@ -200,7 +200,7 @@ def test_a_killed_command_leaves_nobody_behind_and_goes_on_next_time(tmp_path: P
     assert wait_until_gone(others, patience=15) == set()
     first = place.read_history()[:1]
     assert first
-    assert not is_finished(place)
+    assert not place.is_finished()
     with command(tmp_path) as process:
         said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said

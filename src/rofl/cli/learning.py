@@ -50,7 +50,7 @@ def resume_command(
 ) -> None:
     """Go on with an interrupted run; it ends as if nothing had happened."""
     chosen = RunFolder(folder).read_experiment()
-    if not (folder / "summary.json").is_file():  # a finished run needs its data no more
+    if not RunFolder(folder).is_finished():  # then it needs its data no more
         decode_own(chosen)
     with Watch(talk) as watch:
         watch.begin(chosen)

@@ -15,7 +15,7 @@ from rofl.engines.pool import cores
 from rofl.errors import UserError
 from rofl.report.words import duration
 from rofl.reproduce import GRIDS, Cell, Grid, Plan
-from rofl.reproduce.cells import Store, is_finished, run_cells
+from rofl.reproduce.cells import Store, run_cells
 from rofl.reproduce.cost import core_seconds
 from rofl.reproduce.divergence import write_divergence
 from rofl.reproduce.markdown import markdown, notes
@@ -42,7 +42,7 @@ def announce(plan: Plan, talk: Console) -> dict[str, float]:
     """Say beforehand what it will cost here."""
     store = Store(plan.out / "cells")
     everything = plan.experiments()
-    missing = [one for one in everything if not is_finished(store.place(one))]
+    missing = [one for one in everything if not store.place(one).is_finished()]
     done = len(everything) - len(missing)
     line = f"{plan.name} at scale {plan.scale}: {len(everything)} runs, {done} finished already"
     seconds = core_seconds(missing)
@@ -55,7 +55,7 @@ def announce(plan: Plan, talk: Console) -> dict[str, float]:
 def _run(
     experiments: Sequence[Experiment], store: Store, jobs: int, workers: int, data_dir: Path | None, talk: Console
 ) -> dict[Path, str]:
-    if all(is_finished(store.place(one)) for one in experiments):
+    if all(store.place(one).is_finished() for one in experiments):
         return {}
     bar = Progress(
         TextColumn("{task.description}"),
@@ -83,7 +83,7 @@ def _run(
 def _measure_divergence(grid: Grid, cells: Sequence[Cell], plan: Plan, store: Store, data_dir: Path | None) -> None:
     for cell in cells:
         for chosen in plan.of_cell(grid, cell):
-            if is_finished(store.place(chosen)):
+            if store.place(chosen).is_finished():
                 write_divergence(store.place(chosen), data_dir)
 
 

@@ -21,7 +21,7 @@ _RECORD = 1 + 3 * _SIDE * _SIDE  # a label byte, then the red, green and blue pl
 _ARCHIVE = Remote(
     "cifar-10-binary.tar.gz",
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-    "c32a1d4ab5d03f1284b67883e8d87530",
+    "md5:c32a1d4ab5d03f1284b67883e8d87530",
 )
 _AGAIN = "delete it and fetch it again"
 

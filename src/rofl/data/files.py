@@ -9,11 +9,11 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True)
 class Remote:
-    """One file of a public data set."""
+    """One public file."""
 
     name: str
     url: str
-    md5: str
+    checksum: str  # "md5:..." or "sha256:..."
 
 
 def data_dir(chosen: Path | None) -> Path:
@@ -26,18 +26,20 @@ def data_dir(chosen: Path | None) -> Path:
     return Path(from_environment) if from_environment else Path(pooch.os_cache("rofl"))
 
 
-def fetch(folder: Path, remote: Remote) -> Path:
-    """The file in the folder, downloaded and checked where it is absent."""
+def fetch(
+    folder: Path, remote: Remote, otherwise: str = "point --data-dir or ROFL_DATA at a folder that has it"
+) -> Path:
+    """The file in the folder, downloaded and checked where it is absent; `otherwise` ends the hint where it cannot."""
     path = folder / remote.name
     if path.is_file():
         return path
     import pooch
 
     try:
-        pooch.retrieve(remote.url, known_hash=f"md5:{remote.md5}", path=folder, fname=remote.name, progressbar=False)
+        pooch.retrieve(remote.url, known_hash=remote.checksum, path=folder, fname=remote.name, progressbar=False)
     except Exception as error:  # pooch passes on whatever its transport raises: no network, 404, wrong hash
         raise UserError(
             f"{remote.name} is not in {folder} and could not be downloaded ({type(error).__name__}).",
-            f"put {remote.name} from {remote.url} there, or point --data-dir or ROFL_DATA at a folder that has it",
+            f"put {remote.name} from {remote.url} there, or {otherwise}",
         ) from error
     return path

@@ -15,7 +15,7 @@ from rofl.errors import UserError
 
 _MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FILES = {
-    name: Remote(name, _MIRROR + name, md5)
+    name: Remote(name, _MIRROR + name, f"md5:{md5}")
     for name, md5 in {
         "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
         "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
-from rofl.data.files import data_dir
+from rofl.data.files import Remote, data_dir, fetch
 from rofl.errors import UserError
 
 IMAGENET = "resnet50-0676ba61.pth"  # torchvision's ResNet50_Weights.IMAGENET1K_V1
-_URL = f"https://download.pytorch.org/models/{IMAGENET}"
-_SHA256 = "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a"
+_REMOTE = Remote(
+    IMAGENET,
+    f"https://download.pytorch.org/models/{IMAGENET}",
+    "sha256:0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+)
 
 
 def weights_file(weights: str, folder: Path | None = None) -> Path:
@@ -22,17 +25,4 @@ def weights_file(weights: str, folder: Path | None = None) -> Path:
         if not path.is_file():
             raise UserError(f"There is no file of weights {path}.", 'model.weights="imagenet", or the path of a file')
         return path
-    home = data_dir(folder) / "weights"
-    path = home / IMAGENET
-    if path.is_file():
-        return path
-    import pooch
-
-    try:
-        pooch.retrieve(_URL, known_hash=f"sha256:{_SHA256}", path=home, fname=IMAGENET, progressbar=False)
-    except Exception as error:  # pooch passes on whatever its transport raises: no network, 404, wrong hash
-        raise UserError(
-            f"{IMAGENET} is not in {home} and could not be downloaded ({type(error).__name__}).",
-            f"put {IMAGENET} from {_URL} there, or name a file of yours: model.weights=PATH",
-        ) from error
-    return path
+    return fetch(data_dir(folder) / "weights", _REMOTE, "name a file of yours: model.weights=PATH")

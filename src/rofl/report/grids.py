@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from rofl import atomic
 from rofl.report import charts
-from rofl.report.provenance import made_with
+from rofl.report.document import document
 from rofl.reproduce.divergence import read_picture
 from rofl.reproduce.markdown import notes
 from rofl.reproduce.outcome import Entry, Outcome
@@ -27,18 +25,8 @@ def write_grids(outcomes: Sequence[Outcome], out: Path) -> Path:
         places = [f"chart-{number}-{place}" for place in range(len(drawings))]
         parts.append(_section(outcome, [(place, label) for place, (label, _, _) in zip(places, drawings, strict=True)]))
         scripts += [charts.plot_call(place, *drawing[1:]) for place, drawing in zip(places, drawings, strict=True)]
-    template = Template((files("rofl.report") / "grids.html").read_text(encoding="utf-8"))
-    atomic.write(
-        out,
-        template.substitute(
-            title=escape(outcomes[0].grid.where if len(outcomes) == 1 else "The paper's tables and figures"),
-            style=(files("rofl.report") / "style.css").read_text(encoding="utf-8"),
-            sections="\n".join(parts),
-            made_with=made_with(),
-            plotly=charts.library(),
-            script="\n".join(scripts),
-        ),
-    )
+    title = outcomes[0].grid.where if len(outcomes) == 1 else "The paper's tables and figures"
+    atomic.write(out, document("grids.html", escape(title), "\n".join(scripts), sections="\n".join(parts)))
     return out
 
 

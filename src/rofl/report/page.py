@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from rofl import atomic
 from rofl.errors import UserError
 from rofl.report import charts, figures
 from rofl.report.clients import client_table
+from rofl.report.document import document
 from rofl.report.gallery import gallery, most_suspicious
-from rofl.report.provenance import made_with, provenance
+from rofl.report.provenance import provenance
 from rofl.report.runs import FinishedRun, grouped, is_flagged, read_all
 from rofl.report.words import count
 from rofl.scene import Scene, prepare
@@ -47,9 +46,10 @@ def _page(runs: Sequence[FinishedRun], data_dir: Path | None) -> str:
     suspects = main.folder.read_suspects()
     shown = most_suspicious(suspects)
     scene, trouble = _scene(main, data_dir) if shown else (None, "")
-    return _text("page.html").substitute(
-        title=figures.title(runs),
-        style=_text("style.css").template,
+    return document(
+        "page.html",
+        figures.title(runs),
+        charts.accuracy_script(groups),
         facts=figures.facts(runs),
         accuracies=figures.accuracies(groups),
         main=escape(groups[0].label),
@@ -61,9 +61,6 @@ def _page(runs: Sequence[FinishedRun], data_dir: Path | None) -> str:
         suspects_note=_suspects_note(len(shown), sum(map(is_flagged, suspects)), main, trouble),
         gallery=gallery(shown, scene, _truth_known(main)),
         provenance=provenance([run for group in groups for run in group.runs]),
-        made_with=made_with(),
-        plotly=charts.library(),
-        script=charts.accuracy_script(groups),
     )
 
 
@@ -96,7 +93,3 @@ def _suspects_note(shown: int, flagged: int, run: FinishedRun, trouble: str) -> 
             "In this experiment the truth is known, so each carries a mark: ✓ if the label is really wrong."
         )
     return " ".join(sentences)
-
-
-def _text(name: str) -> Template:
-    return Template((files("rofl.report") / name).read_text(encoding="utf-8"))

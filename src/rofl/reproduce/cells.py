@@ -46,11 +46,6 @@ def _key(experiment: Experiment) -> str:
     return experiment.model_copy(update={"name": ""}).toml()
 
 
-def is_finished(place: RunFolder) -> bool:
-    """Whether the cell came to its end."""
-    return (place.path / "summary.json").is_file()
-
-
 @dataclass
 class _Work:
     """What the threads share."""
@@ -102,7 +97,7 @@ def _run_cells(
     listener: Listener | None,
 ) -> dict[Path, str]:
     chosen = {store.place(one).path: one for one in experiments}
-    missing = {path: one for path, one in chosen.items() if not is_finished(RunFolder(path))}
+    missing = {path: one for path, one in chosen.items() if not RunFolder(path).is_finished()}
     kept = sum(one.rounds for path, one in chosen.items() if path not in missing)
     work = _Work()
     for path, one in missing.items():

@@ -10,14 +10,14 @@ from torch import Tensor
 from rofl import atomic
 from rofl.core.centroids import class_means
 from rofl.core.divergence import features_apart, weights_apart
-from rofl.core.seeds import derive, generator
+from rofl.core.seeds import generator
 from rofl.core.tensors import Tensors
-from rofl.engines.client import NetworkSpec, run_client
+from rofl.engines.client import run_client
 from rofl.errors import UserError
+from rofl.experiment import materials
 from rofl.methods.base import Round
 from rofl.methods.training import predict_shard, weights
 from rofl.run_folder import RunFolder
-from rofl.scene import prepare
 
 _CLIENTS = 5
 _SHOWN = 60  # samples per client in the picture
@@ -41,11 +41,8 @@ def write_divergence(place: RunFolder, data_dir: Path | None = None) -> None:
     checkpoint = place.read_checkpoint()
     if checkpoint is None:
         raise UserError(f"{place.path} has no checkpoint.", f"rofl resume {place.path}")
-    scene = prepare(experiment, data_dir)
-    images, spec = scene.images, experiment.model
-    net = NetworkSpec(
-        spec.name, images.shape, len(images.classes), spec.width, derive(experiment.seed, "network")
-    ).build()
+    scene, network = materials(experiment, data_dir)
+    images, net = scene.images, network.build()
     views = []
     for client in range(min(_CLIENTS, len(scene.parts))):
         shard = scene.shard(client)

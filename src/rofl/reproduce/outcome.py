@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
-from rofl.reproduce.cells import Store, is_finished
+from rofl.reproduce.cells import Store
 from rofl.reproduce.divergence import read_divergence
 from rofl.reproduce.grid import Cell, Grid, Measure, Scale
 from rofl.reproduce.scales import experiment_of
@@ -86,7 +86,7 @@ def collect(
                 places.append(store.place(chosen))
         if not places:
             continue
-        done = [place for place in places if is_finished(place)]
+        done = [place for place in places if place.is_finished()]
         found = [_value(place, cell.measure) for place in done]
         values = tuple(value for value in found if value is not None)
         problem = next((problems[place.path] for place in places if place.path in problems), "")
