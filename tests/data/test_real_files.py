@@ -49,7 +49,7 @@ def test_mnist_pixels_are_those_of_the_raw_files(digits):
 
 def test_mnist_files_have_the_checksums_a_download_is_held_to():
     for remote in mnist._FILES.values():
-        assert hashlib.md5((folder("mnist") / remote.name).read_bytes()).hexdigest() == remote.md5
+        assert "md5:" + hashlib.md5((folder("mnist") / remote.name).read_bytes()).hexdigest() == remote.checksum
 
 
 def test_mnist_is_centred_by_its_transform(digits):

@@ -83,11 +83,7 @@ def test_a_client_does_what_algorithm_1_says(name: str, index: int) -> None:
         start = toy.play(replace(method, lr=0.02), shards, rounds=1, net=toy.network(name, width))
     for data in shards:
         rnd = Round(index, toy.SEED, client=0)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
-        epochs = [
-            [(rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order)]
-            for _ in range(method.epochs)
-        ]
+        epochs = toy.drawn_epochs(method, data, rnd)
         f, g = loaded(start.model, name, width), loaded(start.extra, name, width)
         coteaching.co_teach(
             f,
@@ -103,15 +99,7 @@ def test_a_client_does_what_algorithm_1_says(name: str, index: int) -> None:
         )
         update = toy.train(method, start, data, index, net=toy.network(name, width))
         for net, before, found in [(f, start.model, update.model), (g, start.extra, update.extra)]:
-            assert found.keys() == before.keys()
-            for key, value in weights(net).items():
-                torch.testing.assert_close(
-                    found[key],
-                    len(data) * (value - before[key]),
-                    rtol=2e-3,
-                    atol=2e-3,
-                    msg=lambda text, key=key: f"{key}: {text}",
-                )
+            toy.assert_same_change(found, weights(net), before, len(data))
 
 
 # --- each is taught by the other ---

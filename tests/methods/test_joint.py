@@ -68,11 +68,7 @@ def test_two_participations_in_a_row_do_what_algorithm_1_says(name: str, index: 
     labels, past, state = one_hot(data).tolist(), [], {}
     for t in (index, index + 1):
         rnd = Round(t, toy.SEED, client=0)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
-        epochs = [
-            [(rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order)]
-            for _ in range(method.epochs)
-        ]
+        epochs = toy.drawn_epochs(method, data, rnd)
         net = loaded(glob.model, name, width)
         labels, past = joint.joint_optimization(
             net,
@@ -89,14 +85,7 @@ def test_two_participations_in_a_row_do_what_algorithm_1_says(name: str, index: 
             memory=method.memory,
         )
         update, state = run_client(method, toy.network(name, width), glob, state, data, rnd)
-        for key, value in weights(net).items():
-            torch.testing.assert_close(
-                update.model[key],
-                len(data) * (value - glob.model[key]),
-                rtol=2e-3,
-                atol=2e-3,
-                msg=lambda text, key=key: f"{key}: {text}",
-            )
+        toy.assert_same_change(update.model, weights(net), glob.model, len(data))
         torch.testing.assert_close(state["labels"], torch.tensor(labels), rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(state["past"], torch.tensor(past), rtol=1e-3, atol=1e-4)
         glob = method.server(glob, method.blank(glob) + update, Round(t, toy.SEED))

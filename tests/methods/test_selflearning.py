@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rofl.core.tensors import Tensors, digest, mismatch
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods import Global, Plain, Round, SelfLearning, Update
 from rofl.methods.training import load_weights, weights
 from rofl.models import Network
@@ -71,11 +71,7 @@ def test_a_client_does_what_the_paper_says(name: str, index: int) -> None:
     start = toy.play(replace(method, lr=0.05), shards, rounds=2, net=toy.network(name, width))
     for data in shards:
         rnd = Round(index, toy.SEED, client=0)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
-        epochs = [
-            [(rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order)]
-            for _ in range(method.epochs)
-        ]
+        epochs = toy.drawn_epochs(method, data, rnd)
         net = loaded(start.model, name, width)
         labels = selflearning.self_learn(
             net,
@@ -94,14 +90,7 @@ def test_a_client_does_what_the_paper_says(name: str, index: int) -> None:
             count=method.prototypes,
         )
         update = toy.train(method, start, data, index, net=toy.network(name, width))
-        for key, value in weights(net).items():
-            torch.testing.assert_close(
-                update.model[key],
-                len(data) * (value - start.model[key]),
-                rtol=2e-3,
-                atol=2e-3,
-                msg=lambda text, key=key: f"{key}: {text}",
-            )
+        toy.assert_same_change(update.model, weights(net), start.model, len(data))
         changed = sum(a != b for a, b in zip(labels, data.labels.tolist(), strict=True))
         assert update.metrics["corrected"] == changed * method.epochs
         assert (changed > 0) == (index >= START)

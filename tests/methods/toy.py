@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rofl.core.seeds import generator
 from rofl.core.tensors import Tensors, digest
-from rofl.data import Shard, Transform
+from rofl.data import Shard, Transform, batches
 from rofl.engines.client import NetworkSpec, run_client
 from rofl.methods import METHODS, Global, Method, Round, Update
 from rofl.models import Network
@@ -83,6 +83,25 @@ def play(method: Method, shards: list[Shard], rounds: int, net: Network | None =
             total = total + update
         glob = method.server(glob, total, Round(index, SEED))
     return glob
+
+
+def drawn_epochs(method: Any, data: Shard, rnd: Round) -> list[list[tuple[list[int], Tensor]]]:
+    """The mini-batches that the method draws in this round, for its slow twin: rows and augmented images."""
+    order, augment = rnd.rng("batches"), rnd.rng("augment")
+    return [
+        [(rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order)]
+        for _ in range(method.epochs)
+    ]
+
+
+def assert_same_change(found: Tensors, after: Tensors, before: Tensors, samples: int) -> None:
+    """That an update is what a slow twin's weights say: n_k * (w_k - w)."""
+    assert found.keys() == before.keys()
+    for key, value in before.items():
+        expected = samples * (after[key] - value)
+        torch.testing.assert_close(
+            found[key], expected, rtol=2e-3, atol=2e-3, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def bits(update: Update, state: Tensors | None = None) -> tuple[Any, ...]:
