@@ -19,17 +19,28 @@ DOORS = {
     "audit": ["core"],
     "config": ["engines"],
     "scene_file": ["config"],
-    "scene": ["scene_file"],
+    "labels_file": ["data"],
+    "scene": ["scene_file", "labels_file"],
     "run_folder": ["config"],
-    "experiment": ["scene", "run_folder", "audit"],
+    "verdict": ["scene", "run_folder", "audit"],
+    "experiment": ["verdict"],
+    "auditing": ["experiment"],
     "presets": ["experiment"],
+    "trackers": ["experiment"],
     "reproduce": ["presets"],
     "report": ["reproduce"],
     "__init__": ["presets"],
-    "cli": ["__init__", "report"],
+    "cli": ["__init__", "report", "trackers", "auditing"],
     "__main__": ["cli"],
 }
-HOMES = {"flwr": "engines/flower/", "plotly": "report/", "typer": "cli/", "rich": "cli/"}
+HOMES = {
+    "flwr": "engines/flower/",
+    "plotly": "report/",
+    "typer": "cli/",
+    "rich": "cli/",
+    "tensorboard": "trackers/",
+    "mlflow": "trackers/",
+}
 
 
 def below(room: str) -> set[str]:

@@ -10,17 +10,18 @@ import torch
 
 import rofl
 from rofl import atomic
-from rofl.audit import detection, find_suspects
+from rofl.audit import detection, find_suspects, unlike_centroid
 from rofl.config import experiment, read_toml
 from rofl.core.seeds import derive
 from rofl.core.tensors import digest
 from rofl.data import load
 from rofl.engines.client import NetworkSpec
+from rofl.engines.records import pack
 from rofl.errors import UserError
 from rofl.methods import Global
 from rofl.methods.training import load_weights
-from rofl.run_folder import Checkpoint, RunFolder
-from rofl.scene import prepare
+from rofl.run_folder import Checkpoint, Features, RunFolder
+from rofl.scene import Scene, prepare
 
 ROUNDS, CLIENTS, COHORT, TRAIN, TEST = 3, 4, 3, 130, 60
 
@@ -33,7 +34,8 @@ def tiny(**changes: object) -> rofl.Experiment:
         "data__train": TRAIN,
         "data__test": TEST,
         "model__width": 0.25,
-        "method__epochs": 1,
+        "method__epochs": 4,
+        "method__batch": 10,
     }
     return rofl.preset("digits", **{**settings, **changes})
 
@@ -56,7 +58,8 @@ def rows(folder: Path, client: int) -> list[dict[str, str]]:
 def test_the_files_are_these_and_no_others(done: rofl.Run) -> None:
     found = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if path.is_file()}
     suspects = {f"suspects/{client}.csv" for client in range(CLIENTS)}
-    assert found == {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "summary.json", *suspects}
+    files = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "summary.json", "features.safetensors"}
+    assert found == {*files, *suspects}
 
 
 def test_config_toml_is_complete_and_runs_again_to_the_same_digest(done: rofl.Run, tmp_path: Path) -> None:
@@ -83,12 +86,15 @@ def test_summary_json_has_what_the_design_promises(done: rofl.Run) -> None:
     summary = json.loads((done.folder / "summary.json").read_text())
     assert summary == done.summary
     promised = {"method", "dataset", "noise", "rounds", "seed", "test_accuracy", "best_accuracy", "detection"}
-    promised |= {"seconds", "seconds_per_round", "bytes_up", "bytes_down", "digest"}
+    promised |= {"seconds", "seconds_per_round", "bytes_up", "bytes_down", "digest", "audit", "estimated"}
     assert promised <= summary.keys()
     assert (summary["method"], summary["dataset"], summary["rounds"], summary["seed"]) == ("rofl", "digits", ROUNDS, 0)
     assert summary["noise"]["kind"] == "symmetric"
     assert summary["noise"]["ratio"] == 0.4
     assert summary["detection"].keys() == {"precision", "recall"}
+    assert list(summary["audit"]) == ["precision", "recall", "f1", "average_precision", "right_suggestions"]
+    assert summary["classes"] == list("0123456789")
+    assert summary["shape"] == [1, 8, 8]
 
 
 def test_the_summarys_figures_follow_from_the_rounds(done: rofl.Run) -> None:
@@ -137,20 +143,107 @@ def test_a_list_has_its_columns_and_its_most_suspicious_sample_first(done: rofl.
             assert row["given"] == scene.images.classes[int(scene.labels[int(row["sample"])])]
 
 
-@pytest.mark.parametrize("name", ["done", "plain"])
-def test_the_lists_and_the_detection_are_the_final_models_judgement(name: str, request: pytest.FixtureRequest) -> None:
-    finished = request.getfixturevalue(name)
+def predictions(finished: rofl.Run) -> tuple[Scene, Global, torch.Tensor, torch.Tensor]:
+    """The scene, and what the final model makes of it: state, logits (N, K), features (N, d)."""
     scene, checkpoint = prepare(finished.experiment), RunFolder(finished.folder).read_checkpoint()
+    assert checkpoint is not None
     net = NetworkSpec("small", (1, 8, 8), 10, 0.25, derive(0, "network")).build()
     load_weights(net, checkpoint.glob.model)
     with torch.no_grad():
-        logits, features = net.eval()(scene.images.transform(scene.images.train))
-    judged = find_suspects(scene.labels, logits.softmax(1), features, checkpoint.glob.extra.get("centroids"))
+        return scene, checkpoint.glob, *net.eval()(scene.images.transform(scene.images.train))
+
+
+@pytest.mark.parametrize("name", ["done", "plain"])
+def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.FixtureRequest) -> None:
+    finished = request.getfixturevalue(name)
+    scene, _, logits, _ = predictions(finished)
+    judged = find_suspects(scene.labels, logits.double().softmax(1))
     listed = sorted(RunFolder(finished.folder).read_suspects(), key=lambda row: int(row["sample"]))
     assert [row["flagged"] == "yes" for row in listed] == judged.flagged.tolist()
+    assert [int(row["suggested"]) for row in listed] == judged.suggested.tolist()
     assert [float(row["score"]) for row in listed] == pytest.approx(judged.score.tolist(), abs=1e-4)
-    found = detection(judged.flagged, scene.wrong)
-    assert finished.summary["detection"] == {"precision": found.precision, "recall": found.recall}
+    flags = [(row["flagged"] == "yes", bool(scene.wrong[int(row["sample"])]), row) for row in listed]
+    hits = [row for flag, wrong, row in flags if flag and wrong]
+    audit = finished.summary["audit"]
+    assert audit["precision"] == pytest.approx(len(hits) / sum(flag for flag, *_ in flags))
+    assert audit["recall"] == pytest.approx(len(hits) / sum(wrong for _, wrong, _ in flags))
+    assert audit["f1"] == pytest.approx(2 / (1 / audit["precision"] + 1 / audit["recall"]))
+    right = [row for row in hits if int(row["suggested"]) == int(scene.images.train_labels[int(row["sample"])])]
+    assert audit["right_suggestions"] == pytest.approx(len(right) / len(hits))
+    ordered = [bool(scene.wrong[place]) for place in judged.order().tolist()]
+    shares = [sum(ordered[: place + 1]) / (place + 1) for place, wrong in enumerate(ordered) if wrong]
+    assert audit["average_precision"] == pytest.approx(sum(shares) / len(shares), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["done", "plain"])
+def test_what_is_estimated_follows_from_the_lists(name: str, request: pytest.FixtureRequest) -> None:
+    finished = request.getfixturevalue(name)
+    listed = RunFolder(finished.folder).read_suspects()
+    found = finished.summary["estimated"]
+    assert found["ratio"] == pytest.approx(sum(row["flagged"] == "yes" for row in listed) / TRAIN)
+    assert list(found["clients"]) == [str(client) for client in range(CLIENTS)]
+    for client, ratio in found["clients"].items():
+        own = [row["flagged"] == "yes" for row in listed if row["client"] == int(client)]
+        assert ratio == pytest.approx(sum(own) / len(own), abs=1e-6)
+    for suggested, shares in enumerate(found["transition"]):
+        own = [int(row["given"]) for row in listed if int(row["suggested"]) == suggested]
+        counted = [own.count(given) / len(own) if own else float(given == suggested) for given in range(10)]
+        assert shares == pytest.approx(counted, abs=1e-6)
+
+
+def test_the_detection_is_that_of_eq_7(done: rofl.Run, plain: rofl.Run) -> None:
+    """And of the prediction, where the method has no centroids."""
+    scene, glob, _, features = predictions(done)
+    found = detection(unlike_centroid(scene.labels, features, glob.extra["centroids"]), scene.wrong)
+    assert done.summary["detection"] == {"precision": found.precision, "recall": found.recall}
+    scene, glob, logits, _ = predictions(plain)
+    assert "centroids" not in glob.extra
+    found = detection(logits.argmax(dim=1) != scene.labels, scene.wrong)
+    assert plain.summary["detection"] == {"precision": found.precision, "recall": found.recall}
+    for run in (done, plain):  # else these tests would not tell the two masks apart
+        assert run.summary["detection"]["precision"] != run.summary["audit"]["precision"]
+
+
+# --- features ---
+
+
+@pytest.mark.parametrize("name", ["done", "plain"])
+def test_the_kept_features_are_the_final_models(name: str, request: pytest.FixtureRequest) -> None:
+    finished = request.getfixturevalue(name)
+    _, glob, _, features = predictions(finished)
+    kept = RunFolder(finished.folder).read_features()
+    assert kept is not None
+    assert sorted(kept.rows.tolist()) == list(range(TRAIN))  # all, where there are not more than a picture holds
+    torch.testing.assert_close(kept.features, features[kept.rows], rtol=1e-4, atol=1e-5)
+    if name == "plain":
+        assert kept.centroids is None
+    else:
+        assert torch.equal(kept.centroids, glob.extra["centroids"])
+
+
+@pytest.mark.parametrize("centroids", [None, torch.ones(2, 3)])
+def test_features_come_back(tmp_path: Path, centroids: torch.Tensor | None) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.read_features() is None
+    folder.write_features(Features(torch.tensor([4, 1]), torch.arange(6.0).view(2, 3), centroids))
+    found = folder.read_features()
+    assert found is not None
+    assert (found.rows.tolist(), found.features.tolist()) == ([4, 1], [[0, 1, 2], [3, 4, 5]])
+    assert (found.centroids is None) if centroids is None else torch.equal(found.centroids, centroids)
+
+
+def test_features_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    folder, path = RunFolder(tmp_path), tmp_path / "features.safetensors"
+    folder.write_features(Features(torch.tensor([0]), torch.ones(1, 2), None))
+    whole = path.read_bytes()
+    other = pack({"samples": {"rows": torch.tensor([0])}}, {})  # one of ours, but of something else
+    strange = pack({"samples": {"rows": torch.tensor([0]), "features": torch.ones(1), "more": torch.ones(1)}}, {})
+    for damaged in (b"", b"no", whole[:-1], whole[: len(whole) // 2], pack({"model": {}}, {}), other, strange):
+        path.write_bytes(damaged)
+        assert folder.read_features() is None
+    path.unlink()
+    path.mkdir()
+    assert folder.read_features() is None
 
 
 def test_all_lists_in_one_are_sorted_and_know_their_client(done: rofl.Run) -> None:

@@ -37,6 +37,7 @@ class DataSpec(_Spec):
     minimum: Annotated[int, Field(ge=1)] = 2  # samples every client has at least
     light: Annotated[float, Field(ge=0, lt=1)] = 0.0  # each client's images are 1 - light to 1 + light times as bright
     scene: str = ""  # a file of `rofl scene` to take labels and clients from, instead of drawing them
+    labels: str = ""  # a file of `rofl audit --labels-out` whose labels take the given ones' place
     path: str = ""  # own data: a folder, or a .csv, .parquet or .npz file; the name is then "own"
     test_path: str = ""  # its test part, where that lies elsewhere
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2  # share of own data to test with, where no part is for it
@@ -196,17 +197,20 @@ class Experiment(_Spec):
     @model_validator(mode="before")
     @classmethod
     def _own(cls, settings: Any) -> Any:
-        """On own data no noise is put, and how much there is nobody knows, unless the settings say so.
+        """On own data no noise is put; how much there is nobody knows, nor after a correction, unless settings say so.
 
         Written after `_gather`, which completes the method, so that it comes before it.
         """
         if not isinstance(settings, Mapping):
             return settings
         data, noise, method = (settings.get(key, {}) for key in ("data", "noise", "method"))
-        if not (data.get("path") if isinstance(data, Mapping) else getattr(data, "path", "")):
+        path, labels = (
+            data.get(key) if isinstance(data, Mapping) else getattr(data, key, "") for key in ("path", "labels")
+        )
+        if not path and not labels:
             return settings
         completed = dict(settings)
-        if isinstance(noise, Mapping):
+        if path and isinstance(noise, Mapping):
             completed["noise"] = {"ratio": 0.0, **noise}
         if isinstance(method, Mapping):
             name = str(method.get("name", "rofl"))

@@ -1,7 +1,8 @@
 """One run: settings in, run folder out."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -9,11 +10,10 @@ from typing import Any
 
 import torch
 
-from rofl.audit import Suspects, detection, find_suspects, noise_ratio, transition, transition_counts
 from rofl.config import Experiment
 from rofl.core.seeds import derive
 from rofl.core.tensors import digest, mismatch
-from rofl.data.own.names import safe_names
+from rofl.data import ImageSet
 from rofl.data.weights import weights_file
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
@@ -24,6 +24,7 @@ from rofl.errors import UserError
 from rofl.methods import Global
 from rofl.run_folder import Checkpoint, RunFolder
 from rofl.scene import Scene, prepare
+from rofl.verdict import Verdict, judge
 
 _LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
 
@@ -68,7 +69,7 @@ def run(
         overwrite: replace a run that is in the folder.
         listener: is told of every round.
     """
-    folder = RunFolder(Path(out) if out is not None else _fresh_folder(experiment))
+    folder = RunFolder(Path(out) if out is not None else fresh_folder(experiment))
     if folder.exists():
         if not overwrite:
             raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
@@ -101,9 +102,39 @@ def materials(experiment: Experiment, data_dir: Path | None) -> tuple[Scene, Net
     scene, spec = prepare(experiment, data_dir), experiment.model
     if scene.images.is_table and spec.name != "mlp":
         raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=mlp")
-    weights = str(weights_file(spec.weights, data_dir)) if spec.weights else ""
-    shape, classes = scene.images.shape, len(scene.images.classes)
-    return scene, NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
+    return scene, network_for(
+        experiment, scene.images, str(weights_file(spec.weights, data_dir)) if spec.weights else ""
+    )
+
+
+def network_for(experiment: Experiment, images: ImageSet, weights: str = "") -> NetworkSpec:
+    """The network for these images; `weights` is a file to start from."""
+    spec, shape, classes = experiment.model, images.shape, len(images.classes)
+    return NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
+
+
+@contextmanager
+def simulate(
+    experiment: Experiment,
+    scene: Scene,
+    network: NetworkSpec,
+    glob: Global,
+    workers: int | None = None,
+    states: StateStore | None = None,
+) -> Iterator[Simulation]:
+    """Server and clients of a scene, with their worker processes; these end with the block."""
+    images, method = scene.images, experiment.build_method()
+    pool = Pool(
+        cores() if workers is None else workers,
+        Task(method, network, images.transform, experiment.seed),
+        lay_out(images.train, images.test, scene.labels, scene.parts),
+        join_global(glob),
+    )
+    sizes = [len(part) for part in scene.parts]
+    try:
+        yield Simulation(pool, method, sizes, experiment.cohort, experiment.seed, states or StateStore())
+    finally:
+        pool.close()
 
 
 def _go_on(
@@ -114,9 +145,7 @@ def _go_on(
     workers: int | None,
     listener: Listener | None,
 ) -> Run:
-    images = scene.images
-    method = experiment.build_method()
-    fresh = Checkpoint(0, method.begin(network.build()), {})
+    fresh = Checkpoint(0, experiment.build_method().begin(network.build()), {})
     start = folder.read_checkpoint() or fresh
     problem = mismatch(join_global(start.glob), join_global(fresh.glob))
     if problem:
@@ -124,39 +153,30 @@ def _go_on(
     history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
     folder.keep_history(history)
     states = StateStore(folder.states, start.states)
-    pool = Pool(
-        cores() if workers is None else workers,
-        Task(method, network, images.transform, experiment.seed),
-        lay_out(images.train, images.test, scene.labels, scene.parts),
-        join_global(start.glob),
-    )
-    sizes = [len(part) for part in scene.parts]
-    simulation = Simulation(pool, method, sizes, experiment.cohort, experiment.seed, states)
     now, saved = start, start.index  # the newest round that is in metrics.jsonl, and that is on disk
     try:
-        for report in simulation.rounds(start.glob, start.index + 1, experiment.rounds):
-            entry = _entry(report, _accuracy(simulation, report, experiment, scene))
-            folder.append_history(entry)
-            history.append(entry)
-            now = Checkpoint(report.index, report.glob, dict(states.rounds))
-            if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
-                folder.write_checkpoint(now)
-                states.prune()
-                saved = now.index
-            if listener is not None:
-                listener(experiment, entry)
-        suspects = _audit(simulation, now.glob, scene)
-        _write_suspects(folder, scene, suspects)
-        folder.write_left_out(images.left_out)
-        summary = summarise(experiment, scene, history, now.glob, suspects)
+        with simulate(experiment, scene, network, start.glob, workers, states) as simulation:
+            for report in simulation.rounds(start.glob, start.index + 1, experiment.rounds):
+                entry = _entry(report, _accuracy(simulation, report, experiment, scene))
+                folder.append_history(entry)
+                history.append(entry)
+                now = Checkpoint(report.index, report.glob, dict(states.rounds))
+                if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
+                    folder.write_checkpoint(now)
+                    states.prune()
+                    saved = now.index
+                if listener is not None:
+                    listener(experiment, entry)
+            verdict = judge(scene, now.glob, *simulation.predict(now.glob, "train", len(scene.labels)))
+        verdict.write(folder)
+        folder.write_left_out(scene.images.left_out)
+        summary = summarise(experiment, verdict, history, now.glob)
         folder.write_summary(summary)
         return Run(folder.path, experiment, summary, history)
     except KeyboardInterrupt:
         if now.index > saved:
             folder.write_checkpoint(now)
         raise Interrupted(now.index, folder.path) from None
-    finally:
-        pool.close()
 
 
 def _accuracy(simulation: Simulation, report: RoundReport, experiment: Experiment, scene: Scene) -> float | None:
@@ -182,63 +202,25 @@ def _entry(report: RoundReport, accuracy: float | None) -> dict[str, Any]:
     }
 
 
-def _audit(simulation: Simulation, glob: Global, scene: Scene) -> Suspects:
-    """Judge all given labels by the final model and centroids."""
-    logits, features = simulation.predict(glob, "train", len(scene.labels))
-    return find_suspects(scene.labels, logits.softmax(dim=1), features, glob.extra.get("centroids"))
-
-
-def _write_suspects(folder: RunFolder, scene: Scene, suspects: Suspects) -> None:
-    """Each client's own list; nothing of one client stands in another's file."""
-    names, ids = scene.images.classes, scene.images.ids
-    clients = scene.client_names
-    for client, file, rows in zip(clients, safe_names(clients), scene.parts, strict=True):
-        order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
-        columns = zip(
-            order.tolist(),
-            scene.labels[order].tolist(),
-            suspects.suggested[order].tolist(),
-            suspects.score[order].tolist(),
-            suspects.flagged[order].tolist(),
-            strict=True,
-        )
-        folder.write_suspects(
-            file,
-            [
-                {
-                    **({"sample": ids[row], "row": row, "client": client} if ids else {"sample": row}),
-                    "given": names[given],
-                    "suggested": names[better],
-                    "score": f"{score:.6f}",
-                    "flagged": "yes" if flagged else "no",
-                }
-                for row, given, better, score, flagged in columns
-            ],
-        )
-
-
-def summarise(
-    experiment: Experiment, scene: Scene, history: list[dict[str, Any]], glob: Global, suspects: Suspects
-) -> dict[str, Any]:
+def summarise(experiment: Experiment, verdict: Verdict, history: list[dict[str, Any]], glob: Global) -> dict[str, Any]:
     """The content of summary.json."""
     accuracies = [entry["accuracy"] for entry in history if entry["accuracy"] is not None]
     last = accuracies[-_LAST:]
     seconds = sum(entry["seconds"] for entry in history)
     total = {name: sum(entry["traffic"][name] for entry in history) for name in history[-1]["traffic"]}
-    truth_known = scene.images.truth_known
+    scene = verdict.scene
     down, up = total["down_model"] + total["down_extra"], total["up_model"] + total["up_extra"]
     return {
         "name": experiment.name,
         "method": experiment.method["name"],
         "dataset": experiment.data.name,
-        "noise": {**experiment.noise.model_dump(), "achieved": scene.noise_ratio if truth_known else None},
+        "noise": {**experiment.noise.model_dump(), "achieved": scene.noise_ratio if scene.images.truth_known else None},
         "rounds": experiment.rounds,
         "seed": experiment.seed,
         "test_accuracy": sum(last) / len(last),
         "best_accuracy": max(accuracies),
         "final_accuracy": accuracies[-1],
-        "detection": asdict(detection(suspects.flagged, scene.wrong)) if truth_known else None,
-        "estimated": _estimates(scene, suspects),
+        **verdict.figures(),
         "seconds": round(seconds, 3),
         "seconds_per_round": round(seconds / len(history), 4),
         "bytes_up": up,
@@ -252,18 +234,7 @@ def summarise(
     }
 
 
-def _estimates(scene: Scene, suspects: Suspects) -> dict[str, Any]:
-    """What the model makes of the noise, without any true label: in all, of each client, and from class to class."""
-    counts = transition_counts(scene.labels, suspects.suggested, len(scene.images.classes))
-    clients = {
-        name: round(noise_ratio(suspects.flagged[rows]), 6)
-        for name, rows in zip(scene.client_names, scene.parts, strict=True)
-    }
-    matrix = [[round(share, 6) for share in row] for row in transition(counts).tolist()]
-    return {"ratio": noise_ratio(suspects.flagged), "clients": clients, "transition": matrix}
-
-
-def _fresh_folder(experiment: Experiment) -> Path:
+def fresh_folder(experiment: Experiment) -> Path:
     """The next free `runs/<name>-<method>-<number>`."""
     number = 1
     while (path := Path("runs") / f"{experiment.name}-{experiment.method['name']}-{number}").exists():

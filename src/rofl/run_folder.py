@@ -1,4 +1,4 @@
-"""The files of a run: config.toml, metrics.jsonl, checkpoint.safetensors, states/, summary.json, suspects/."""
+"""The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features."""
 
 import csv
 import io
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from rofl import atomic
 from rofl.config import Experiment, experiment, read_toml
@@ -27,6 +29,15 @@ class Checkpoint:
     index: int  # the last finished round
     glob: Global
     states: dict[int, int]  # client -> round of its state
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of some samples by the final model, for the picture."""
+
+    rows: Tensor  # (m,) of the training set
+    features: Tensor  # (m, d)
+    centroids: Tensor | None  # (K, d); None where the method has none
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,20 @@ class RunFolder:
         writer.writeheader()
         writer.writerows(rows)
         atomic.write(self.path / "suspects" / f"{file}.csv", text.getvalue())
+
+    def write_features(self, kept: Features) -> None:
+        """Keep the features of some samples."""
+        centroids = {} if kept.centroids is None else {"centroids": kept.centroids}
+        groups: dict[str, Tensors] = {"samples": {"rows": kept.rows, "features": kept.features}, "classes": centroids}
+        atomic.write(self.path / "features.safetensors", pack(groups, {}))
+
+    def read_features(self) -> Features | None:
+        """The kept features; None where there are none that can be read, which costs but a picture."""
+        try:
+            groups, _ = unpack((self.path / "features.safetensors").read_bytes())
+            return Features(**groups["samples"], centroids=groups.get("classes", {}).get("centroids"))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def write_left_out(self, lines: Iterable[str]) -> None:
         """What of own data could not be read; no file where all could."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rofl import scene_file
+from rofl import labels_file, scene_file
 from rofl.config import Experiment
 from rofl.core import noise
 from rofl.core.seeds import generator, numpy_generator
@@ -77,6 +77,8 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
     else:
         labels = _corrupt(images, experiment, data_dir)
         parts = _share_out(images, labels, experiment)
+    if spec.labels:  # last, so that everybody holds the same samples as before
+        labels = labels_file.read(Path(spec.labels), images.samples, images.classes, labels)
     if spec.light:
         draws = (generator(experiment.seed, "light", client) for client in range(len(parts)))
         images = light.light_clients(images, parts, [light.draw_factor(spec.light, draw) for draw in draws])

@@ -1,4 +1,6 @@
-"""The samples whose labels look wrong."""
+"""The samples whose labels look wrong, against tests/naive/posterior.py."""
+
+import itertools
 
 import pytest
 import torch
@@ -6,111 +8,271 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rofl.audit import find_suspects
+from rofl.audit import (
+    Suspects,
+    estimate_matrix,
+    find_suspects,
+    label_posterior,
+    noise_matrix,
+    transition_counts,
+    unlike_centroid,
+)
+from rofl.core import centroids as c
+from rofl.core import noise
 from rofl.core.seeds import generator
+from tests.core.draws import Batch, batch, order, real
+from tests.naive import posterior
+from tests.naive.equations import Matrix
 
-Case = tuple[Tensor, Tensor, Tensor, Tensor]
+Case = tuple[list[int], Matrix, Matrix]
+NEAR = {"rel": 1e-9, "abs": 1e-12}
+
+
+@st.composite
+def distributions(draw: st.DrawFn, rows: int, classes: int) -> Matrix:
+    """Rows that sum to 1, with zeros, ties and sure ones among them; quarters, so that a tie is one in bits too."""
+    drawn = []
+    for _ in range(rows):
+        cuts = sorted(draw(st.lists(st.integers(0, 4), min_size=classes - 1, max_size=classes - 1)))
+        edges = [0, *cuts, 4]
+        drawn.append([(high - low) / 4 for low, high in itertools.pairwise(edges)])
+    return drawn
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Labels, probabilities, features and centroids; some features and some centroids may be zero."""
-    count, classes, size = draw(st.integers(1, 8)), draw(st.integers(2, 5)), draw(st.integers(1, 4))
+    """Labels, probabilities and a matrix."""
+    samples, classes = draw(st.integers(1, 7)), draw(st.integers(2, 4))
+    labels = draw(st.lists(st.integers(0, classes - 1), min_size=samples, max_size=samples))
+    return labels, draw(distributions(samples, classes)), draw(distributions(classes, classes))
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """Labels and probabilities as networks give them, from nearly even to nearly sure; none is 0."""
+    samples, classes = draw(st.integers(1, 40)), draw(st.integers(2, 5))
     rng = generator(draw(st.integers(0, 10_000)), "audit")
-    scale = draw(st.sampled_from([1e-3, 1.0, 30.0]))
-    labels = torch.randint(0, classes, (count,), generator=rng)
-    probabilities = (torch.randn(count, classes, generator=rng) * scale).softmax(dim=1)
-    features = torch.randn(count, size, generator=rng) * scale
-    centroids = torch.randn(classes, size, generator=rng)
-    features[torch.rand(count, generator=rng) < 0.2] = 0
-    centroids[torch.rand(classes, generator=rng) < draw(st.sampled_from([0.0, 0.4]))] = 0
-    return labels, probabilities, features, centroids
+    logits = torch.randn(samples, classes, generator=rng, dtype=torch.float64) * draw(st.sampled_from([0.01, 1.0, 9.0]))
+    return torch.randint(0, classes, (samples,), generator=rng), logits.softmax(dim=1)
 
 
-@given(cases(), st.booleans())
-def test_scores_lie_between_0_and_1_and_nothing_is_nan(case: Case, with_centroids: bool) -> None:
-    labels, probabilities, features, centroids = case
-    found = find_suspects(labels, probabilities, features, centroids if with_centroids else None)
-    assert ((found.score >= 0) & (found.score <= 1)).all()
-    assert found.flagged.dtype == torch.bool
-    assert found.flagged.shape == found.suggested.shape == found.score.shape == labels.shape
-    assert torch.equal(found.suggested, probabilities.argmax(dim=1))
+def found(labels: list[int], probabilities: Matrix, matrix: Matrix | None = None) -> Suspects:
+    return find_suspects(torch.tensor(labels), real(probabilities), None if matrix is None else real(matrix))
+
+
+def same(one: Suspects, other: Suspects) -> None:
+    assert torch.equal(one.flagged, other.flagged)
+    assert torch.equal(one.suggested, other.suggested)
+    torch.testing.assert_close(one.score, other.score, rtol=1e-9, atol=1e-12)
+
+
+# --- the twin ---
 
 
 @given(cases())
-def test_without_centroids_the_prediction_judges(case: Case) -> None:
-    labels, probabilities, features, _ = case
-    found = find_suspects(labels, probabilities, features)
-    assert torch.equal(found.flagged, probabilities.argmax(dim=1) != labels)
-    for place, label in enumerate(labels.tolist()):
-        assert found.score[place].item() == pytest.approx(1 - probabilities[place, label].item(), abs=1e-6)
+def test_every_sample_is_judged_by_bayes_rule(case: Case) -> None:
+    labels, probabilities, matrix = case
+    suspects = found(*case)
+    for place, (label, each) in enumerate(zip(labels, probabilities, strict=True)):
+        better, score = posterior.judge(each, label, matrix)
+        assert suspects.suggested[place].item() == better
+        assert suspects.score[place].item() == pytest.approx(score, **NEAR)
+        assert suspects.flagged[place].item() is (better != label)
 
 
 @given(cases())
-def test_a_sample_is_judged_by_itself_alone(case: Case) -> None:
-    labels, probabilities, features, centroids = case
-    together = find_suspects(labels, probabilities, features, centroids)
-    for place in range(len(labels)):
+def test_the_posterior_is_a_distribution_and_that_of_the_twin(case: Case) -> None:
+    labels, probabilities, matrix = case
+    rows = label_posterior(torch.tensor(labels), real(probabilities), real(matrix))
+    assert rows.dtype == torch.float64
+    for row, label, each in zip(rows.tolist(), labels, probabilities, strict=True):
+        assert row == pytest.approx(posterior.posterior(each, label, matrix), **NEAR)
+        assert sum(row) == pytest.approx(1)
+
+
+@given(cases())
+def test_without_a_matrix_it_is_estimated_from_the_samples(case: Case) -> None:
+    labels, probabilities, _ = case
+    expected = posterior.noise_matrix(posterior.counts(labels, probabilities, len(probabilities[0])))
+    estimate = estimate_matrix(torch.tensor(labels), real(probabilities))
+    torch.testing.assert_close(estimate, real(expected))
+    same(found(labels, probabilities), found(labels, probabilities, estimate.tolist()))
+
+
+# --- what holds for all ---
+
+
+@given(networks(), st.booleans())
+def test_a_score_is_a_probability_and_a_flag_is_another_suggestion(case: tuple[Tensor, Tensor], single: bool) -> None:
+    labels, probabilities = case
+    suspects = find_suspects(labels, probabilities.float() if single else probabilities)
+    assert ((suspects.score >= 0) & (suspects.score <= 1)).all()
+    assert suspects.score.dtype == torch.float64
+    assert suspects.flagged.dtype == torch.bool
+    assert suspects.suggested.dtype == torch.int64
+    assert torch.equal(suspects.flagged, suspects.suggested != labels)
+    assert suspects.flagged.shape == suspects.suggested.shape == suspects.score.shape == labels.shape
+
+
+def test_rounding_never_leads_below_0() -> None:
+    probabilities = torch.full((1, 3), 1 / 3)  # in single precision
+    probabilities[0, 0] = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
+    assert find_suspects(torch.tensor([0]), probabilities, torch.zeros(3, 3)).score.item() == 0
+
+
+def test_a_label_in_doubt_stays() -> None:
+    even = [[0.25] * 4] * 4
+    suspects = found([0, 1, 2, 3], even, even)
+    assert suspects.suggested.tolist() == [0, 1, 2, 3]
+    assert not suspects.flagged.any()
+    assert suspects.score.tolist() == [0.75] * 4
+    assert found([2], [[0.25, 0.375, 0.0, 0.375]], even).suggested.tolist() == [1]  # of two better ones the first
+
+
+@given(networks())
+def test_where_labels_are_never_wrong_nothing_is_flagged(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    suspects = find_suspects(labels, probabilities, torch.eye(probabilities.shape[1]))
+    assert not suspects.flagged.any()
+    assert (suspects.score == 0).all()
+
+
+def test_a_label_that_no_probable_class_gets_is_judged_by_the_model_alone() -> None:
+    never = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]  # nobody is labelled 2
+    suspects = found([2, 2, 0], [[0.2, 0.5, 0.3], [0.25, 0.25, 0.5], [0.0, 0.25, 0.75]], never)
+    assert suspects.suggested.tolist() == [1, 2, 2]
+    assert suspects.score.tolist() == pytest.approx([0.7, 0.5, 1.0])
+
+
+def test_the_smallest_probability_counts_where_it_is_the_only_one() -> None:
+    """Numbers so small that they have few digits left: the posterior is still a distribution."""
+    tiny = 5e-324
+    suspects = found([0], [[tiny, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    assert (suspects.flagged.item(), suspects.score.item()) == (False, 0.0)
+
+
+def test_single_precision_is_not_enough_for_a_product() -> None:
+    probabilities, matrix = torch.tensor([[1e-30, 1e-29]]), torch.tensor([[1e-20, 1.0], [1e-22, 1.0]])
+    found = find_suspects(torch.tensor([0]), probabilities, matrix)
+    assert (found.flagged.item(), found.score.item()) == (False, pytest.approx(1 / 11))
+
+
+@given(networks(), st.sampled_from([0.1, 0.3, 0.5]))
+def test_with_symmetric_noise_the_order_is_that_of_the_model(case: tuple[Tensor, Tensor], ratio: float) -> None:
+    labels, probabilities = case
+    suspects = find_suspects(labels, probabilities, noise.symmetric(probabilities.shape[1], ratio))
+    doubt = 1 - probabilities.gather(1, labels.unsqueeze(1)).squeeze(1)
+    assert (doubt[suspects.order()].diff() <= 1e-9).all()
+
+
+@given(networks())
+def test_the_more_labels_are_wrong_the_less_a_label_counts(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    classes = probabilities.shape[1]
+    few, many = (find_suspects(labels, probabilities, noise.symmetric(classes, ratio)) for ratio in (0.1, 0.4))
+    assert (few.score <= many.score + 1e-12).all()
+    assert (many.flagged | ~few.flagged).all()
+
+
+def test_a_usual_confusion_is_suspected_sooner() -> None:
+    """Class 0 is often labelled 1, and never 2."""
+    matrix = [[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    suspects = found([1, 2], [[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]], matrix)
+    assert suspects.suggested.tolist() == [0, 2]
+    assert suspects.score.tolist() == pytest.approx([0.3 / 0.55, 0.0])
+
+
+@given(networks())
+def test_a_class_more_that_nobody_has_changes_nothing(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    matrix = noise.pair(probabilities.shape[1], 0.3)
+    wider = torch.block_diag(matrix, torch.ones(1, 1, dtype=torch.float64))
+    more = torch.cat([probabilities, torch.zeros(len(labels), 1, dtype=torch.float64)], dim=1)
+    same(find_suspects(labels, more, wider), find_suspects(labels, probabilities, matrix))
+
+
+@given(networks())
+def test_the_order_of_samples_does_not_matter(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    turned = order(len(labels))
+    straight = find_suspects(labels, probabilities)
+    moved = Suspects(straight.flagged[turned], straight.suggested[turned], straight.score[turned])
+    same(find_suspects(labels[turned], probabilities[turned]), moved)
+
+
+@given(networks(), st.integers(0, 40))
+def test_sums_over_clients_give_the_matrix_of_all(case: tuple[Tensor, Tensor], cut: int) -> None:
+    labels, probabilities = case
+    classes = probabilities.shape[1]
+    counts = sum(
+        transition_counts(labels[part], probabilities[part].argmax(dim=1), classes)
+        for part in (slice(cut), slice(cut, None))
+    )
+    assert isinstance(counts, Tensor)
+    assert torch.equal(noise_matrix(counts), estimate_matrix(labels, probabilities))
+    same(find_suspects(labels, probabilities, noise_matrix(counts)), find_suspects(labels, probabilities))
+
+
+@given(networks())
+def test_with_a_matrix_a_sample_is_judged_by_itself_alone(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    matrix = estimate_matrix(labels, probabilities)
+    together = find_suspects(labels, probabilities, matrix)
+    for place in range(min(len(labels), 5)):
         one = slice(place, place + 1)
-        alone = find_suspects(labels[one], probabilities[one], features[one], centroids)
-        assert alone.score.item() == pytest.approx(together.score[place].item(), abs=1e-5)
-        assert alone.suggested.item() == together.suggested[place].item()
+        alone = find_suspects(labels[one], probabilities[one], matrix)
+        same(alone, Suspects(together.flagged[one], together.suggested[one], together.score[one]))
 
 
-@given(cases())
-def test_order_puts_the_most_suspicious_first_and_loses_nobody(case: Case) -> None:
-    found = find_suspects(*case)
-    order = found.order()
-    assert sorted(order.tolist()) == list(range(len(found.score)))
-    sorted_scores = found.score[order]
-    assert (sorted_scores[:-1] >= sorted_scores[1:]).all()
+@given(networks())
+def test_order_puts_the_most_suspicious_first_and_loses_nobody(case: tuple[Tensor, Tensor]) -> None:
+    suspects = find_suspects(*case)
+    places = suspects.order()
+    assert sorted(places.tolist()) == list(range(len(suspects.score)))
+    assert (suspects.score[places].diff() <= 0).all()
 
 
 def test_equal_scores_keep_their_order() -> None:
-    even = torch.full((40, 2), 0.5)
-    found = find_suspects(torch.zeros(40, dtype=torch.long), even, even, torch.ones(2, 2))
-    assert found.order().tolist() == list(range(40))
+    suspects = find_suspects(torch.zeros(40, dtype=torch.long), torch.full((40, 2), 0.5))
+    assert suspects.order().tolist() == list(range(40))
 
 
-def test_a_flag_means_that_another_centroid_is_nearer() -> None:
-    centroids = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+def test_no_samples_give_no_suspects() -> None:
+    nobody, nothing = torch.zeros(0, dtype=torch.long), torch.zeros(0, 3)
+    for matrix in (None, torch.eye(3)):
+        suspects = find_suspects(nobody, nothing, matrix)
+        assert len(suspects.score) == len(suspects.order()) == len(suspects.flagged) == 0
+    assert torch.equal(estimate_matrix(nobody, nothing), noise.symmetric(3, 0.5))
+
+
+# --- Eq. 7's mask ---
+
+
+@given(batch())
+def test_unlike_centroid_is_where_eq_7_does_not_trust(drawn: Batch) -> None:
+    features, centroids = real(drawn.features), real(drawn.centroids)
+    mask = unlike_centroid(torch.tensor(drawn.labels), features, centroids)
+    assert mask.dtype == torch.bool
+    assert torch.equal(mask, ~c.confident(features, torch.tensor(drawn.labels), centroids))
+
+
+def test_a_label_is_unlike_where_another_centroid_is_nearer_in_angle() -> None:
     features = torch.tensor([[5.0, 1.0], [1.0, 5.0], [5.0, 1.0]])
-    even = torch.full((3, 2), 0.5)
-    found = find_suspects(torch.tensor([0, 0, 1]), even, features, centroids)
-    assert found.flagged.tolist() == [False, True, True]
-    assert found.score[0] < found.score[1]
-
-
-def test_both_doubts_count_half_each() -> None:
-    centroids = torch.eye(2)
-    wrong_by_model = find_suspects(torch.tensor([0]), torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]), centroids)
-    wrong_by_both = find_suspects(torch.tensor([0]), torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]), centroids)
-    right = find_suspects(torch.tensor([0]), torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), centroids)
-    assert [each.score.item() for each in (right, wrong_by_model, wrong_by_both)] == pytest.approx([0.0, 0.5, 1.0])
+    centroids = torch.tensor([[0.1, 0.0], [0.0, 9.0]])  # their lengths do not matter
+    assert unlike_centroid(torch.tensor([0, 0, 1]), features, centroids).tolist() == [False, True, True]
 
 
 def test_a_class_without_a_centroid_attracts_nobody_and_its_label_is_doubted() -> None:
     centroids = torch.tensor([[0.0, 0.0], [0.0, 1.0], [-1.0, -0.2]])
-    features = torch.tensor([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]])
-    even = torch.full((3, 3), 1 / 3)
-    as_absent = find_suspects(torch.zeros(3, dtype=torch.long), even, features, centroids)
-    assert as_absent.flagged.all()
-    as_known = find_suspects(torch.tensor([1, 1, 2]), even, features, centroids)
-    assert as_known.flagged.tolist() == [False, False, False]
-    assert (as_absent.score > as_known.score).all()
+    features = torch.tensor([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]])  # away from all, nowhere, near the last
+    assert unlike_centroid(torch.zeros(3, dtype=torch.long), features, centroids).all()
+    assert unlike_centroid(torch.tensor([1, 1, 2]), features, centroids).tolist() == [False, False, False]
 
 
-@given(cases())
-def test_an_absent_class_leaves_the_judgement_on_the_others_alone(case: Case) -> None:
-    """A class more, of which nobody has a sample or a centroid, changes nothing."""
-    labels, probabilities, features, centroids = case
-    before = find_suspects(labels, probabilities, features, centroids)
-    wider = torch.cat([probabilities, torch.zeros(len(labels), 1)], dim=1)
-    after = find_suspects(labels, wider, features, torch.cat([centroids, torch.zeros(1, centroids.shape[1])]))
-    assert torch.equal(before.flagged, after.flagged)
-    torch.testing.assert_close(before.score, after.score)
-
-
-def test_no_samples_give_no_suspects() -> None:
-    empty = find_suspects(torch.zeros(0, dtype=torch.long), torch.zeros(0, 3), torch.zeros(0, 2), torch.ones(3, 2))
-    assert len(empty.score) == len(empty.order()) == 0
+@given(batch())
+def test_a_class_more_without_a_centroid_changes_no_mask(drawn: Batch) -> None:
+    labels, features, centroids = torch.tensor(drawn.labels), real(drawn.features), real(drawn.centroids)
+    if not c.known(centroids).any():  # then nobody is judged at all
+        return
+    wider = torch.cat([centroids, torch.zeros(1, centroids.shape[1], dtype=torch.float64)])
+    assert torch.equal(unlike_centroid(labels, features, wider), unlike_centroid(labels, features, centroids))

@@ -1,6 +1,5 @@
 """What the documents show is true: every Python snippet and every `rofl` command of the README runs."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -8,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rofl.cli.commands import app
 from tests.data.own import places
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +40,9 @@ def test_python_snippets_run(snippet, tmp_path) -> None:
     subprocess.run([sys.executable, "-c", quick], cwd=tmp_path, check=True)
 
 
-def test_commands_run_one_after_the_other(tmp_path) -> None:
+def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
     places.write_folder(tmp_path / "photos")
     for command in commands():
         words = shlex.split(command)[1:]
@@ -48,23 +51,17 @@ def test_commands_run_one_after_the_other(tmp_path) -> None:
         extra += ["--plan"] if words[0] == "reproduce" else []  # tests/flow/test_reproduce_command.py runs it
         if words[0] == "demo" or "mnist-lite" in words:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
-        done = subprocess.run(
-            [sys.executable, "-m", "rofl", *words, *extra],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "ROFL_CACHE": str(tmp_path / "cache")},
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+        done = CliRunner().invoke(app, [*words, *extra])
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
-def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path) -> None:
+def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = commands((ROOT / "docs" / "reproduce.md").read_text())
     assert len(found) >= 4
     for command in found:
-        words = [*shlex.split(command)[1:], "--plan"]
-        done = subprocess.run([sys.executable, "-m", "rofl", *words], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+        done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--plan"])
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

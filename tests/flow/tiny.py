@@ -71,6 +71,7 @@ class Outcome:
     summary: dict[str, Any]
     history: list[dict[str, Any]]
     suspects: dict[str, str]
+    features: bytes
 
 
 def outcome(folder: Path) -> Outcome:
@@ -82,6 +83,7 @@ def outcome(folder: Path) -> Outcome:
         {name: value for name, value in summary.items() if not name.startswith("seconds")},
         [{name: value for name, value in line.items() if name != "seconds"} for line in lines],
         {path.name: path.read_text() for path in sorted((folder / "suspects").iterdir())},
+        (folder / "features.safetensors").read_bytes(),
     )
 
 

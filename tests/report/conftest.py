@@ -5,9 +5,10 @@ import pytest
 
 import rofl
 from rofl import report
+from tests.report import synthetic
 
 SMALL = {
-    "rounds": 2,
+    "rounds": 4,
     "data__train": 200,
     "data__test": 100,
     "clients": 4,
@@ -15,6 +16,13 @@ SMALL = {
     "method__epochs": 1,
     "method__batch": 10,
 }
+
+
+@pytest.fixture(autouse=True)
+def _quick():
+    """No t-SNE but where a test asks for it by name."""
+    with synthetic.quick_plane():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +40,8 @@ def runs(tmp_path_factory):
 def page(runs, tmp_path_factory):
     """The page of one run a method."""
     folders = [runs["plain"].folder, runs["rofl"].folder]
-    return report.write(folders, tmp_path_factory.mktemp("page") / "page.html").read_text()
+    with synthetic.quick_plane():
+        return report.write(folders, tmp_path_factory.mktemp("page") / "page.html").read_text()
 
 
 @pytest.fixture

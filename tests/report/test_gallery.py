@@ -1,24 +1,56 @@
-import base64
-import io
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from rofl.report.gallery import data_uri
-
-
-def opened(uri):
-    return Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,"))))
+from rofl.report import gallery
+from rofl.run_folder import RunFolder
+from tests.report.reading import Page
+from tests.report.synthetic import CLIENTS, Made, data_of, make
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 20)])
-def test_a_small_image_keeps_every_pixel(shape):
-    pixels = torch.arange(torch.Size(shape).numel()).remainder(256).to(torch.uint8).reshape(shape)
-    array = np.asarray(opened(data_uri(pixels)))
-    assert np.array_equal(array.reshape(*shape[1:], shape[0]), pixels.permute(1, 2, 0).numpy())
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("made") / "run")
 
 
-def test_a_large_image_is_scaled_down():
-    assert opened(data_uri(torch.zeros(3, 500, 250, dtype=torch.uint8))).size == (48, 96)
+def test_columns_tell_of_each_suspect_in_the_order_of_suspicion(made, tmp_path):
+    data = data_of(made.write(tmp_path / "page.html").read_text())
+    suspects = [line for line in RunFolder(made.folder).read_suspects() if line["flagged"] == "yes"]
+    assert len(suspects) == 120
+    for name in ("client", "given", "suggested"):
+        named = data["clients"] if name == "client" else data["classes"]
+        assert [named[place] for place in data[name]] == [line[name] for line in suspects]
+    assert data["sample"] == [line["sample"] for line in suspects]
+    assert data["score"] == sorted(data["score"], reverse=True)
+    assert data["clients"] == list(CLIENTS)
+    assert data["file"] == "decisions-run.csv"
+    assert data["kind"] == "image/png"
+    assert len(set(data["picture"])) == 120
+
+
+def test_more_than_the_limit_are_told_about(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "LIMIT", 50)
+    page = made.write(tmp_path / "page.html").read_text()
+    assert len(data_of(page)["sample"]) == 50
+    assert "120 labels were flagged" in page
+    assert "This page holds the first 50 of them" in page
+
+
+def test_a_class_that_no_suspect_has_can_still_be_chosen(tmp_path):
+    made = make(tmp_path / "run", classes=("cat", "dog", "ox", "yak"), each=3)
+    assert data_of(made.write(tmp_path / "page.html").read_text())["classes"] == ["cat", "dog", "ox", "yak"]
+
+
+def test_a_table_has_cards_without_pictures(tmp_path):
+    made = make(tmp_path / "run")
+    table = replace(made.scene.images, train=torch.rand(180, 5, 1, 1))
+    made = Made(made.folder, replace(made.scene, images=table))
+    page = made.write(tmp_path / "page.html").read_text()
+    assert "picture" not in data_of(page)
+    assert "This page names samples of all clients" in Page(page).text
+
+
+def test_without_javascript_there_is_a_sentence(made, tmp_path):
+    page = made.write(tmp_path / "page.html").read_text()
+    assert "this page needs JavaScript" in page.split("<noscript>")[-1].split("</noscript>")[0]

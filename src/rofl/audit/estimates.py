@@ -3,6 +3,10 @@
 import torch
 from torch import Tensor
 
+from rofl.core import noise
+
+_CREDIBLE = 0.5  # a model that agrees with fewer labels than this says more about itself than about them
+
 
 def noise_ratio(flagged: Tensor) -> float:
     """The share of labels that look wrong, of a mask (n,); 0 for no samples.
@@ -33,3 +37,29 @@ def transition(counts: Tensor) -> Tensor:
     rows = counts.sum(dim=1, keepdim=True)  # (K, 1)
     stay = torch.eye(len(counts), dtype=torch.float64)
     return torch.where(rows > 0, counts.double() / rows.clamp(min=1), stay)
+
+
+def noise_matrix(counts: Tensor) -> Tensor:
+    """Q from counts, drawn towards symmetric noise as far as the counts look like it.
+
+    `transition` alone would take every chance count, and every confusion of a weak model, for a habit of those who
+    label. So it is mixed with the symmetric matrix of the same ratio, by the weight 1 - 1 / (chi-square per degree of
+    freedom) that the first is given, 0 where that is negative (the idea of James and Stein). Where less than half of
+    the labels agree with the model, symmetric noise of one half is all that is assumed.
+
+    >>> noise_matrix(torch.tensor([[90, 10], [10, 90]]))
+    tensor([[0.9000, 0.1000],
+            [0.1000, 0.9000]], dtype=torch.float64)
+    """
+    classes = len(counts)
+    rows = counts.sum(dim=1, keepdim=True).double()  # (K, 1)
+    ratio = 1 - float(counts.diagonal().sum() / rows.sum().clamp(min=1))
+    even = noise.symmetric(classes, min(ratio, 1 - _CREDIBLE))
+    if not 0 < ratio <= 1 - _CREDIBLE:
+        return even
+    expected = rows * ratio / (classes - 1)  # (K, 1)
+    counted = ~torch.eye(classes, dtype=torch.bool) & (rows > 0)
+    distances = ((counts - expected) ** 2 / expected.clamp(min=torch.finfo(torch.float64).tiny))[counted]
+    chi_square = float(distances.sum()) / max(len(distances) - 1, 1)  # per degree of freedom
+    weight = max(0.0, 1 - 1 / chi_square) if chi_square > 0 else 0.0
+    return weight * transition(counts) + (1 - weight) * even

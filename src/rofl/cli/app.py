@@ -28,5 +28,9 @@ Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a 
 Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
 Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="data of your own; docs/own-data.md")]
 Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
+Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="where data sets lie; else $ROFL_DATA")]
+Log = Annotated[
+    list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; may be given again")
+]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]

@@ -17,6 +17,7 @@ def choose(
     seed: int | None,
     data: Path | None = None,
     test: Path | None = None,
+    labels: Path | None = None,
     tell: bool = True,
 ) -> Experiment:
     """The experiment that the arguments describe; what is chosen for own data is told, where wanted."""
@@ -25,6 +26,7 @@ def choose(
     changes |= {} if method is None else {"method.name": method}
     changes |= {} if seed is None else {"seed": seed}
     changes |= {} if test is None else {"data.test_path": str(test)}
+    changes |= {} if labels is None else {"data.labels": str(labels.absolute())}  # a run may be resumed elsewhere
     if data is not None:
         from rofl.cli import own_data
 

@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
-from rofl.cli import learning, looking, paper
+from rofl.cli import audit, learning, looking, paper
 from rofl.cli.app import app, result, talk
 from rofl.errors import UserError
 from rofl.experiment import Interrupted
 
-COMMANDS = (learning, looking, paper)  # their commands join `app` as they are imported, and are listed in this order
+COMMANDS = (
+    learning,
+    audit,
+    looking,
+    paper,
+)  # their commands join `app` as they are imported, and are listed in this order
 
 
 def main() -> None:

@@ -8,13 +8,30 @@ import typer
 from rich.columns import Columns
 
 from rofl import presets
-from rofl.cli.app import Data, DataDir, Json, MethodName, Out, Seed, Sets, Test, What, Workers, app, result, talk
+from rofl.cli.app import (
+    Data,
+    DataDir,
+    Json,
+    Labels,
+    Log,
+    MethodName,
+    Out,
+    Seed,
+    Sets,
+    Test,
+    What,
+    Workers,
+    app,
+    result,
+    talk,
+)
 from rofl.cli.choose import choose, decode_own
+from rofl.cli.following import check_log, followed
 from rofl.cli.progress import Watch
 from rofl.cli.tables import comparison, comparison_table, summary_table
 from rofl.config import Experiment
 from rofl.errors import UserError, unknown
-from rofl.experiment import Run, resume, run
+from rofl.experiment import Run, fresh_folder, resume, run
 from rofl.methods import METHODS
 from rofl.run_folder import RunFolder
 
@@ -27,16 +44,19 @@ def run_command(
     seed: Seed = None,
     data: Data = None,
     test: Test = None,
+    labels: Labels = None,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Train once, and write a run folder."""
-    chosen = choose(what, sets, method, seed, data, test)
-    with Watch(talk) as watch:
-        watch.begin(chosen)
-        done = run(chosen, out, workers=workers, data_dir=data_dir, listener=watch)
+    check_log(log)
+    chosen = choose(what, sets, method, seed, data, test, labels)
+    folder = out or fresh_folder(chosen)
+    with Watch(talk) as watch, followed(watch, chosen, folder, log) as listener:
+        done = run(chosen, folder, workers=workers, data_dir=data_dir, listener=listener)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
 
@@ -46,15 +66,16 @@ def resume_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run that was interrupted")],
     workers: Workers = None,
     data_dir: DataDir = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run; it ends as if nothing had happened."""
     chosen = RunFolder(folder).read_experiment()
+    check_log(log)
     if not RunFolder(folder).is_finished():  # then it needs its data no more
         decode_own(chosen)
-    with Watch(talk) as watch:
-        watch.begin(chosen)
-        done = resume(folder, workers=workers, data_dir=data_dir, listener=watch)
+    with Watch(talk) as watch, followed(watch, chosen, folder, log) as listener:
+        done = resume(folder, workers=workers, data_dir=data_dir, listener=listener)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
 
@@ -67,9 +88,11 @@ def compare(
     sets: Sets = None,
     data: Data = None,
     test: Test = None,
+    labels: Labels = None,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Several methods and seeds on the same scenes, in one table; finished runs in the folder are kept."""
@@ -77,14 +100,15 @@ def compare(
     for name in names:
         if name not in METHODS:
             raise unknown("method", name, METHODS)
+    check_log(log)
     plan = [
-        choose(what, sets, name, seed, data, test, tell=(seed, name) == (0, names[0]))
+        choose(what, sets, name, seed, data, test, labels, tell=(seed, name) == (0, names[0]))
         for seed in range(seeds)
         for name in names
     ]
     folder = out or Path("runs") / f"compare-{plan[0].name}"
     with Watch(talk) as watch:
-        runs = run_all(plan, folder, watch, workers, data_dir)
+        runs = run_all(plan, folder, watch, workers, data_dir, log)
     page = write_page(runs, folder, data_dir)
     if as_json:
         result.print_json(json.dumps({"folder": str(folder), "methods": comparison(runs)}))
@@ -119,19 +143,24 @@ def demo(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = 
 
 
 def run_all(
-    plan: list[Experiment], folder: Path, watch: Watch, workers: int | None, data_dir: Path | None
+    plan: list[Experiment],
+    folder: Path,
+    watch: Watch,
+    workers: int | None,
+    data_dir: Path | None,
+    log: list[str] | None,
 ) -> list[Run]:
     """Run what is not there yet; go on with what is."""
     runs = []
     for chosen in plan:
-        watch.begin(chosen)
         place = RunFolder(folder / f"{chosen.method['name']}-s{chosen.seed}")
-        if not place.exists():
-            runs.append(run(chosen, place.path, workers=workers, data_dir=data_dir, listener=watch))
-        elif place.read_experiment() == chosen:
-            runs.append(resume(place.path, workers=workers, data_dir=data_dir, listener=watch))
-        else:
+        if place.exists() and place.read_experiment() != chosen:
             raise UserError(f"{place.path} holds a run with other settings.", "another --out")
+        with followed(watch, chosen, place.path, log) as listener:
+            if place.exists():
+                runs.append(resume(place.path, workers=workers, data_dir=data_dir, listener=listener))
+            else:
+                runs.append(run(chosen, place.path, workers=workers, data_dir=data_dir, listener=listener))
     return runs
 
 

@@ -19,12 +19,16 @@ from rofl.methods import METHODS
 def report_command(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
     out: Annotated[Path | None, typer.Option("--out", help="the page; report.html in the first folder")] = None,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="with samples of this client only")] = None,
+    server: Annotated[bool, typer.Option("--server", help="without any sample")] = False,
     data_dir: DataDir = None,
 ) -> None:
     """Make one page of one or several finished runs."""
     from rofl import report
 
-    page = report.write(folders, out or folders[0] / "report.html", data_dir)
+    if server and site is not None:
+        raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
+    page = report.write(folders, out, data_dir, report.View(site, server))
     result.print(str(page), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -54,6 +54,11 @@ class ImageSet:
         """Whether the samples are numbers that make no picture."""
         return isinstance(self.train, Tensor) and self.train.is_floating_point()
 
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """What lists call the training samples: their names, or else their numbers."""
+        return self.ids or tuple(map(str, range(len(self.train_labels))))
+
     def hold_out(self, count: int) -> "ImageSet":
         """Let images other than the test set's take its place: for choosing settings.
 

@@ -2,5 +2,6 @@
 
 from rofl.report.grids import write_grids
 from rofl.report.page import write
+from rofl.report.views import View
 
-__all__ = ["write", "write_grids"]
+__all__ = ["View", "write", "write_grids"]

@@ -5,6 +5,7 @@ from html import escape
 from statistics import fmean
 from typing import Any
 
+from rofl.report import words
 from rofl.report.runs import Group
 
 CHART_ID = "accuracy"
@@ -28,6 +29,11 @@ def accuracy_script(groups: Sequence[Group]) -> str:
     """The call that draws all runs into the element CHART_ID."""
     traces = [trace for number, group in enumerate(groups) for trace in _traces(group, number)]
     return plot_call(CHART_ID, traces, layout())
+
+
+def label(text: str, most: int = 80) -> str:
+    """A text for a drawing: plotly reads all text as HTML, but does not know &quot; and would write it out."""
+    return escape(words.shortened(text, most), quote=False)
 
 
 def plot_call(place: str, traces: Sequence[dict[str, Any]], chosen: dict[str, Any]) -> str:
@@ -58,7 +64,7 @@ def _trace(name: str, curve: Sequence[tuple[int, float]], number: int, width: fl
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
     return {
         "type": "scatter",
-        "name": escape(name),  # plotly reads names as HTML
+        "name": label(name),
         "x": [index for index, _ in curve],
         "y": [accuracy for _, accuracy in curve],
         "mode": "lines+markers" if len(curve) <= _MARKED else "lines",

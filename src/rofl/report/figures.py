@@ -1,6 +1,6 @@
 """The head of the page: what was run, and the figures to remember."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from statistics import fmean
 
@@ -9,6 +9,15 @@ from rofl.report import words
 from rofl.report.runs import FinishedRun, Group
 
 _LAST = 10  # rounds behind `test_accuracy` of summary.json
+_AUDITED = {
+    "Suspect precision": "of the suspects are really wrong",
+    "Suspect recall": "of the wrong labels are suspects",
+    "Right suggestions": "for the suspects that are wrong",
+}
+_DETECTED = {  # all that old runs know
+    "Detection precision": "of the labels that training distrusts are wrong",
+    "Detection recall": "of the wrong labels are distrusted",
+}
 
 
 def title(runs: Sequence[FinishedRun]) -> str:
@@ -60,9 +69,8 @@ def tiles(group: Group) -> str:
     cells = _cells(group)
     samples = words.average([run.samples for run in group.runs], words.count)
     notes = {
-        "Detection precision": "of the flagged labels are really wrong",
-        "Detection recall": "of the wrong labels are flagged",
-        "Suspects flagged": f"of {samples} labels",
+        "Suspects": f"of {samples} labels",
+        **_judged(group, cells),
         "Time": "for all rounds",
         "Sent up": "by clients, all rounds",
         "Sent down": "to clients, all rounds",
@@ -81,8 +89,10 @@ def comparison(groups: Sequence[Group]) -> str:
     columns = [_cells(group) for group in groups]
     head = "".join(f"<th scope=col>{escape(group.label)}</th>" for group in groups)
     rows = "".join(
-        f"<tr><th scope=row>{name}</th>{''.join(f'<td>{cells[name]}</td>' for cells in columns)}</tr>"
-        for name in columns[0]
+        f"<tr><th scope=row>{name}</th>"
+        + "".join(f"<td>{cells.get(name, words.UNKNOWN)}</td>" for cells in columns)
+        + "</tr>"
+        for name in max(columns, key=len)  # an old run knows fewer
     )
     table = f"<table><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<section><h2>Methods side by side</h2><div class="scroll">{table}</div></section>'
@@ -92,17 +102,32 @@ def _cells(group: Group) -> dict[str, str]:
     """Every figure of a group as text; bytes without spread, for they hardly depend on the seed."""
     runs = group.runs
     known = [run.summary for run in runs]
-    return {
+    cells = {
         "Test accuracy": words.with_spread([one["test_accuracy"] for one in known], words.per_cent),
         "Best round": words.with_spread([one["best_accuracy"] for one in known], words.per_cent),
         "Detection precision": words.with_spread([run.detection("precision") for run in runs], words.share),
         "Detection recall": words.with_spread([run.detection("recall") for run in runs], words.share),
-        "Suspects flagged": words.with_spread([run.flagged for run in runs], words.count),
+        "Suspects": words.with_spread([run.flagged for run in runs], words.count),
+    }
+    if all("audit" in one for one in known):
+        keys = ("precision", "recall", "right_suggestions")
+        cells |= {
+            name: words.with_spread([run.detection(key, "audit") for run in runs], words.share)
+            for name, key in zip(_AUDITED, keys, strict=True)
+        }
+    return cells | {
         "Time": words.with_spread([one["seconds"] for one in known], words.duration),
         "Sent up": words.average([one["bytes_up"] for one in known], words.size),
         "Sent down": words.average([one["bytes_down"] for one in known], words.size),
         "Centroids' share": words.average([one.get("centroid_share") for one in known], words.share),
     }
+
+
+def _judged(group: Group, cells: Mapping[str, str]) -> dict[str, str]:
+    """The figures that the truth gives; none where it is not known."""
+    if not any(run.truth_known for run in group.runs):
+        return {}
+    return _AUDITED if _AUDITED.keys() <= cells.keys() else _DETECTED
 
 
 def _accuracy(group: Group) -> float | None:

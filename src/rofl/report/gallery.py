@@ -1,66 +1,99 @@
-"""The most suspicious samples as pictures."""
+"""The suspects as cards that a reader goes through: what the page's script needs to know of them."""
 
-import base64
-import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from torch import Tensor
-
-from rofl.report.runs import is_flagged
+from rofl.data.own.names import natural
+from rofl.report.document import Section, fill, read
+from rofl.report.thumbnails import thumbnails
+from rofl.report.views import Line
+from rofl.report.words import count
 from rofl.scene import Scene
 
-LIMIT = 60  # samples on a page
-_EDGE = 96  # pixels; larger images are scaled down to it
+LIMIT = 10_000  # suspects on a page
+_SCRIPTS = ("decisions.js", "cards.js", "gallery.js")
 
 
-def most_suspicious(suspects: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The flagged samples that stand first in the list."""
-    return [suspect for suspect in suspects if is_flagged(suspect)][:LIMIT]
+@dataclass(frozen=True)
+class Pile:
+    """Suspects to go through."""
+
+    suspects: Sequence[Line]  # flagged, most suspicious first
+    classes: Sequence[str]  # that a label may be
+    name: str  # safe in a file's name
+    key: str  # under which the browser keeps decisions
+    scene: Scene | None  # has the images; None where they cannot be had, which leaves the text
+    trouble: str = ""  # why they cannot be had
+    truth_known: bool = False  # whether the scene knows which labels are wrong
+
+    @property
+    def shown(self) -> Sequence[Line]:
+        """Those that the page holds."""
+        return self.suspects[:LIMIT]
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether there is anything to see."""
+        return bool(self.suspects) and self.scene is not None and not self.scene.images.is_table
 
 
-def gallery(suspects: Sequence[Mapping[str, Any]], scene: Scene | None, truth_known: bool) -> str:
-    """A figure per sample.
-
-    Args:
-        suspects: lines of the suspects files, most suspicious first.
-        scene: has the images; None where they cannot be had, which leaves the text.
-        truth_known: whether the scene knows which labels are wrong.
-    """
-    wrong = scene.wrong if scene is not None and truth_known else None
-    return "".join(_figure(suspect, scene, wrong) for suspect in suspects)
+def gallery(pile: Pile) -> Section:
+    """The section, its data and its script."""
+    lead = " ".join(_sentences(pile))
+    if not pile.suspects:
+        return Section(fill("no_gallery.html", lead=lead))
+    data = json.dumps(_data(pile), separators=(",", ":")).replace("<", "\\u003c")  # cannot end the script element
+    return Section(fill("gallery.html", lead=lead, data=data), "\n".join(map(read, _SCRIPTS)))
 
 
-def data_uri(pixels: Tensor) -> str:
-    """An image (C, H, W) uint8 as a PNG inside a URI."""
-    from PIL import Image  # only the page needs it
-
-    array = pixels.permute(1, 2, 0).contiguous().numpy()  # (H, W, C)
-    image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
-    image.thumbnail((_EDGE, _EDGE))
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def _figure(suspect: Mapping[str, Any], scene: Scene | None, wrong: Tensor | None) -> str:
-    row, client, sample = int(suspect["row"]), escape(str(suspect["client"])), escape(str(suspect["sample"]))
-    given, suggested = escape(suspect["given"]), escape(suspect["suggested"])
-    picture = ""
-    if scene is not None and not scene.images.is_table:
-        about = f"sample {sample}, labelled {given}"
-        picture = f'<img src="{data_uri(scene.images.train[row])}" alt="{about}" loading="lazy">'
-    mark = "" if wrong is None else _mark(bool(wrong[row]))
-    return (
-        f"<figure>{picture}<figcaption>"
-        f'<span class="labels"><s>{given}</s> <span aria-label="rather">→</span> <b>{suggested}</b></span>'
-        f"{mark}"
-        f'<span class="note">client {client}<br>sample {sample}<br>score {float(suspect["score"]):.2f}</span>'
-        "</figcaption></figure>"
-    )
+def _sentences(pile: Pile) -> Iterable[str]:
+    """What stands above the cards."""
+    if not pile.suspects:
+        yield "No label was flagged."
+        return
+    flagged, shown = count(len(pile.suspects)), count(len(pile.shown))
+    which = f"{flagged} labels were" if len(pile.suspects) > 1 else "1 label was"
+    yield f"{which} flagged, most suspicious first: the given label, then the model's suggestion."
+    if len(pile.shown) < len(pile.suspects):
+        yield f"This page holds the first {shown} of them; the lists in the run folder hold all."
+    yield "A score of 1 means surely wrong."
+    yield "Mark what you find, and save it as a file for <code>rofl audit --decisions</code>."
+    if pile.trouble:
+        yield f"The pictures are missing: {escape(pile.trouble)}"
+    elif pile.truth_known:
+        yield "In this experiment the truth is known, so each carries a mark: ✓ if the label is really wrong."
 
 
-def _mark(wrong: bool) -> str:
-    """Whether the suspicion was right, in a sign and in words."""
-    return '<span class="mark yes">✓ wrong</span>' if wrong else '<span class="mark no">✗ label is right</span>'
+def _data(pile: Pile) -> dict[str, Any]:
+    """Columns of equal length, with clients and classes by number."""
+    lines, scene = pile.shown, pile.scene
+    given, suggested = ([str(line[name]) for line in lines] for name in ("given", "suggested"))
+    clients = [str(line["client"]) for line in lines]
+    owners = _numbered(sorted(set(clients), key=natural))
+    classes = _numbered([*pile.classes, *given, *suggested])
+    rows = [int(line["row"]) for line in lines]
+    data: dict[str, Any] = {
+        "key": pile.key,
+        "file": f"decisions-{pile.name}.csv",
+        "clients": list(owners),
+        "classes": list(classes),
+        "client": [owners[name] for name in clients],
+        "sample": [str(line["sample"]) for line in lines],
+        "given": [classes[name] for name in given],
+        "suggested": [classes[name] for name in suggested],
+        "score": [round(float(line["score"]), 4) for line in lines],
+    }
+    if scene is not None and pile.truth_known:
+        data["wrong"] = scene.wrong[rows].int().tolist()
+    if scene is not None and pile.has_pictures:
+        made = thumbnails(scene.images.train, rows)
+        data |= {"kind": made.kind, "edge": made.edge, "picture": made.pictures}
+    return data
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    """Each name once, with its place."""
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}

@@ -26,7 +26,7 @@ def write_grids(outcomes: Sequence[Outcome], out: Path) -> Path:
         parts.append(_section(outcome, [(place, label) for place, (label, _, _) in zip(places, drawings, strict=True)]))
         scripts += [charts.plot_call(place, *drawing[1:]) for place, drawing in zip(places, drawings, strict=True)]
     title = outcomes[0].grid.where if len(outcomes) == 1 else "The paper's tables and figures"
-    atomic.write(out, document("grids.html", escape(title), "\n".join(scripts), sections="\n".join(parts)))
+    atomic.write(out, document("grids.html", escape(title), ["\n".join(scripts)], sections="\n".join(parts)))
     return out
 
 
@@ -97,7 +97,7 @@ def _traces(row: str, entries: Sequence[Entry | None], number: int) -> list[dict
         if any(value is not None for value in values):
             trace: dict[str, Any] = {
                 **shape,
-                "name": escape(name),
+                "name": charts.label(name),
                 "x": [entry.cell.column for entry in present],
                 "y": values,
             }

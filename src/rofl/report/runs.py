@@ -29,9 +29,20 @@ class FinishedRun:
         """Whether anything but weights travelled."""
         return bool(self.summary.get("bytes_centroids"))
 
-    def detection(self, name: str) -> float | None:
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes; none in the summaries of old runs."""
+        return [str(name) for name in self.summary.get("classes") or []]
+
+    @property
+    def truth_known(self) -> bool:
+        """Where no noise was put on, given and true labels are the same by construction, and say nothing."""
+        noise = self.experiment.noise
+        return self.summary.get("detection") is not None and (noise.expected_ratio > 0 or noise.per_client)
+
+    def detection(self, name: str, part: str = "detection") -> float | None:
         """Precision or recall; None where the truth is not known or there was nothing to count."""
-        value: float | None = (self.summary.get("detection") or {}).get(name)
+        value: float | None = (self.summary.get(part) or {}).get(name)
         return value
 
 

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Sequence
+from html import escape
 
 _GAP = "\N{NO-BREAK SPACE}"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -59,6 +60,20 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}{_GAP}min {rest}{_GAP}s"
     return f"{minutes // 60}{_GAP}h {minutes % 60}{_GAP}min"
+
+
+def shortened(text: str, most: int) -> str:
+    """A name with its middle left out where it is long: names often differ in their last letters.
+
+    >>> shortened("species number 17", 13)
+    'specie…ber 17'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
+
+
+def brief(name: str) -> str:
+    """A name of somebody's own, however long and whatever is in it."""
+    return escape(shortened(name, 60))
 
 
 def average(values: Sequence[float | None], form: Callable[[float], str]) -> str:

@@ -2,6 +2,6 @@
 
 from rofl.data.own.check import check
 from rofl.data.own.decode import Progress
-from rofl.data.own.gather import SUFFIXES, Source, load
+from rofl.data.own.gather import SUFFIXES, Source, load, load_all
 
-__all__ = ["SUFFIXES", "Progress", "Source", "check", "load"]
+__all__ = ["SUFFIXES", "Progress", "Source", "check", "load", "load_all"]

@@ -71,7 +71,25 @@ def load(source: Source, progress: Progress | None = None) -> ImageSet:
         )
     order = torch.randperm(len(found.train), generator=generator(0, "own")).tolist()  # the first ones are a fair sample
     train = [found.train[place] for place in order]
-    entries, labels = found.entries, sorted({found.entries[row].label for row in train}, key=natural)
+    return _image_set(found, train, sorted({found.entries[row].label for row in train}, key=natural))
+
+
+def load_all(source: Source, classes: Sequence[str], progress: Progress | None = None) -> ImageSet:
+    """Every sample as one to train with and none to test with, for an audit by a model that knows these classes."""
+    found = gather(source, progress, split=False)
+    if found.is_table:
+        raise UserError(f"{source.path} is a table, whose features depend on the samples it was trained with.")
+    strange = sorted({entry.label for entry in found.entries} - set(classes), key=natural)
+    if strange:
+        raise UserError(f"The model does not know these classes of {source.path}: {some(strange)}.", some(classes, 20))
+    named = any(entry.client is not None for entry in found.entries)
+    owned = [replace(entry, client=entry.client or "test part") if named else entry for entry in found.entries]
+    return _image_set(replace(found, entries=owned), found.train, list(classes))
+
+
+def _image_set(found: Gathered, train: list[int], labels: list[str]) -> ImageSet:
+    """The samples in the order of `train`, with numbers for their labels and clients."""
+    entries = found.entries
     clients = sorted({client for row in train if (client := entries[row].client) is not None}, key=natural)
     side = found.pixels.shape[2]
     images = Transform((0.5,) * found.pixels.shape[1], (0.25,) * found.pixels.shape[1], crop=max(1, side // 14))
@@ -93,8 +111,11 @@ def load(source: Source, progress: Progress | None = None) -> ImageSet:
     )
 
 
-def gather(source: Source, progress: Progress | None = None) -> Gathered:
-    """Find the samples and decode them; what cannot be used is left out with a note, or ends in one sentence."""
+def gather(source: Source, progress: Progress | None = None, split: bool = True) -> Gathered:
+    """Find the samples and decode them; what cannot be used is left out with a note, or ends in one sentence.
+
+    With `split` off all are in one part, whatever the data says.
+    """
     listing = _listing(source)
     entries = sorted(listing.entries, key=_place)
     looks, notes = look_at_all(entries), list(listing.notes)
@@ -105,14 +126,14 @@ def gather(source: Source, progress: Progress | None = None) -> Gathered:
         names = [entries[row].id for row in unreadable]
         notes += [f"Left out, since they cannot be read: {count(len(names), 'image')}, {some(names)}."] if names else []
     readable = [row for row in range(len(entries)) if row not in unreadable]
-    train = [row for row in readable if not entries[row].test]
+    train = [row for row in readable if not (split and entries[row].test)]
     test = _trained(
-        [row for row in readable if entries[row].test], {entries[row].label for row in train}, entries, notes
+        [row for row in readable if split and entries[row].test], {entries[row].label for row in train}, entries, notes
     )
-    if not any(entry.test for entry in entries):
+    if split and not any(entry.test for entry in entries):
         held = {train[place] for place in holdout.split([entries[row] for row in train], source.holdout)}
         train, test = [row for row in train if row not in held], sorted(held)
-    _check(source, entries, train, test)
+    _check(source, entries, train, test, split)
     if listing.features:
         cells = [entry.content for entry in entries if isinstance(entry.content, tuple)]
         pixels, remarks = table.encode(listing.features, cells, train)
@@ -168,9 +189,12 @@ def _trained(test: list[int], known: set[str], entries: Sequence[Entry], notes: 
     return [row for row in test if entries[row].label in known]
 
 
-def _check(source: Source, entries: Sequence[Entry], train: Sequence[int], test: Sequence[int]) -> None:
+def _check(source: Source, entries: Sequence[Entry], train: Sequence[int], test: Sequence[int], split: bool) -> None:
     if not train:
-        raise UserError(f"There is no sample to train with in {source.path}.", f"rofl data check {source.path}")
+        use = "train with" if split else "audit"
+        raise UserError(f"There is no sample to {use} in {source.path}.", f"rofl data check {source.path}")
+    if not split:
+        return
     labels = {entries[row].label for row in train}
     if len(labels) < 2:
         raise UserError(f"All samples in {source.path} are of one class, {labels.pop()!r}; two are needed.")

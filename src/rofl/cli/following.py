@@ -1,0 +1,35 @@
+"""Who is told of every round: the person at the terminal, and the trackers of --log."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rofl import trackers
+from rofl.cli.app import talk
+from rofl.cli.progress import Watch
+from rofl.config import Experiment
+from rofl.experiment import Listener
+
+
+def check_log(log: list[str] | None) -> None:
+    """Refuse what cannot be used before any work is done; else say where runs go."""
+    for line in trackers.check(log or []):
+        talk.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def followed(watch: Watch, chosen: Experiment, folder: Path, log: list[str] | None) -> Iterator[Listener]:
+    """The listener for one run into the folder."""
+    watch.begin(chosen)
+    with trackers.follow(log or [], folder, _warn) as tracked:
+
+        def listener(experiment: Experiment, entry: Mapping[str, Any]) -> None:
+            watch(experiment, entry)
+            tracked(experiment, entry)
+
+        yield listener
+
+
+def _warn(sentence: str) -> None:
+    talk.print(f"warning: {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,91 @@
+// A card for each suspect. All text goes in as text, never as HTML.
+
+class Cards {
+  constructor(data, decisions) {
+    this.data = data;
+    this.decisions = decisions;
+  }
+
+  make(i) {
+    const { data } = this;
+    const item = make("li", "suspect");
+    item.tabIndex = 0;
+    item.dataset.suspect = i;
+    if (data.picture) {
+      const image = make("img", data.edge <= 48 ? "coarse" : "");
+      image.src = `data:${data.kind};base64,${data.picture[i]}`;
+      image.alt = `sample ${data.sample[i]}, labelled ${data.classes[data.given[i]]}`;
+      item.append(image);
+    }
+    const labels = make("p", "labels");
+    labels.append(named("s", data.classes[data.given[i]]), " → ", named("b", data.classes[data.suggested[i]]));
+    item.append(labels);
+    if (data.wrong) {
+      const [sign, text] = data.wrong[i] ? ["yes", "✓ wrong"] : ["no", "✗ label is right"];
+      item.append(make("p", `mark ${sign}`, text));
+    }
+    const about = make("p", "note");
+    about.append("client ", named("span", data.clients[data.client[i]]), make("br"));
+    about.append("sample ", named("span", data.sample[i]), make("br"), `score ${data.score[i].toFixed(2)}`);
+    const verdict = make("div", "verdict");
+    verdict.append(...["wrong", "right"].map(decision => {
+      const button = make("button", decision, decision);
+      button.type = "button";
+      button.title = `label is ${decision}`;
+      button.dataset.decision = decision;
+      return button;
+    }));
+    item.append(about, verdict);
+    this.paint(item);
+    return item;
+  }
+
+  // what of a card depends on the decision
+  paint(item) {
+    const { data } = this, i = suspect(item), made = this.decisions.get(i);
+    for (const button of item.querySelectorAll("button")) {
+      const { decision } = button.dataset, chosen = made?.decision === decision;
+      button.setAttribute("aria-pressed", chosen);
+      item.classList.toggle(decision, chosen);
+    }
+    const told = [
+      `sample ${data.sample[i]} of client ${data.clients[data.client[i]]}`,
+      `labelled ${data.classes[data.given[i]]}`,
+      `suggested ${data.classes[data.suggested[i]]}`,
+      `score ${data.score[i].toFixed(2)}`,
+      made ? `decided: label is ${made.decision}` : "undecided",
+    ];
+    item.setAttribute("aria-label", told.join(", "));
+    item.querySelector(".should")?.remove();
+    if (made?.decision === "wrong") item.append(this.choice(i, made.label));
+  }
+
+  // the right class of a sample whose label is wrong
+  choice(i, label) {
+    const line = make("label", "should", "should be ");
+    const select = make("select");
+    if (label === null) select.append(new Option("choose", ""));
+    this.data.classes.forEach((name, k) => k !== this.data.given[i] && select.append(new Option(name, k)));
+    select.value = label ?? "";
+    line.append(select);
+    return line;
+  }
+}
+
+function suspect(item) {
+  return Number(item.dataset.suspect);
+}
+
+function make(tag, name, text = "") {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.textContent = text;
+  return element;
+}
+
+// somebody's own name, with its middle left out where it is long
+function named(tag, name) {
+  const element = make(tag, "", name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name);
+  element.title = name;
+  return element;
+}

@@ -1,0 +1,135 @@
+"""Finished runs that nobody trained: folders with as many suspects, and names as bad, as a test wants."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rofl
+from rofl import report
+from rofl.data import ImageSet
+from rofl.data.batches import Transform
+from rofl.data.own.names import safe_names
+from rofl.report import embedding
+from rofl.run_folder import Features, RunFolder
+from rofl.scene import Scene
+
+CLIENTS = ("Northfield", "Southgate", "Westbury")  # words that plotly.js does not hold
+CLASSES = ("cat", "dog", "ox")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A run folder, and the scene that its data would give."""
+
+    folder: Path
+    scene: Scene
+
+    def write(self, out: Path | None = None, charts: bool = True, **view: Any) -> Path:
+        """Its page, quickly; without charts, a browser opens it ten times as fast."""
+        with pytest.MonkeyPatch.context() as patch, quick_plane():
+            patch.setattr("rofl.report.page.prepare", lambda *_: self.scene)
+            if not charts:
+                patch.setattr("rofl.report.charts.library", lambda: "const Plotly = {newPlot() {}};")
+            return report.write([self.folder], out, view=report.View(**view))
+
+
+def make(
+    path: Path,
+    *,
+    clients: Sequence[str] = CLIENTS,
+    classes: Sequence[str] = CLASSES,
+    each: int = 60,
+    share: float = 2 / 3,
+    shape: tuple[int, ...] = (1, 8, 8),
+    shown: int = 90,
+) -> Made:
+    """A run of `each` samples a client, of which `share` are flagged; `shown` of them have their features kept."""
+    scene = _scene(clients, classes, each, shape)
+    folder, count = RunFolder(path), len(classes)
+    folder.write_experiment(scene.experiment)
+    for client, file, rows in zip(clients, safe_names(clients), scene.parts, strict=True):
+        lines = [_line(scene, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
+        folder.write_suspects(file, lines)
+    rows = torch.randperm(len(clients) * each, generator=torch.Generator().manual_seed(0))[:shown]
+    folder.write_features(Features(rows, torch.randn(len(rows), 6, generator=torch.Generator()), torch.eye(count, 6)))
+    matrix = (0.8 * np.eye(count) + 0.2 / count).tolist()
+    folder.append_history({"round": 1, "accuracy": 50.0})
+    folder.append_history({"round": 2, "accuracy": 80.0})
+    folder.write_summary(
+        {
+            "test_accuracy": 80.0,
+            "best_accuracy": 80.0,
+            "detection": None,
+            "estimated": {"ratio": share, "clients": dict.fromkeys(clients, share / 2), "transition": matrix},
+            "classes": list(classes),
+            "seconds": 1.0,
+            "bytes_up": 1000,
+            "bytes_down": 1000,
+            "digest": f"digest of {path.name}",
+        }
+    )
+    return Made(path, scene)
+
+
+@contextmanager
+def quick_plane() -> Iterator[None]:
+    """The first two features instead of t-SNE, which takes seconds."""
+
+    def first_two(features: Features) -> tuple[np.ndarray, np.ndarray]:
+        centroids = np.zeros((0, 2)) if features.centroids is None else features.centroids[:, :2].numpy()
+        return features.features[:, :2].numpy(), centroids
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedding, "flat", first_two)
+        yield
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """What a page tells its script about the suspects."""
+    text = page.split('<script type="application/json" id="suspects-data">')[1].split("</script>")[0]
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _scene(clients: Sequence[str], classes: Sequence[str], each: int, shape: tuple[int, ...]) -> Scene:
+    total = len(clients) * each
+    pixels = torch.randint(0, 256, (total, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(total) % len(classes)
+    images = ImageSet(
+        name="made",
+        classes=tuple(classes),
+        train=pixels,
+        train_labels=labels,
+        test=pixels[:1],
+        test_labels=labels[:1],
+        transform=Transform(mean=(0.5,), std=(0.5,)),
+        truth_known=False,
+        owners=torch.arange(total) // each,
+        clients=tuple(clients),
+        ids=tuple(f"{clients[row // each]}/scan {row:05d}.png" for row in range(total)),
+    )
+    parts = [torch.arange(start, start + each) for start in range(0, total, each)]
+    return Scene(images, labels, parts, rofl.preset("digits", noise__ratio=0.0, clients=len(clients), cohort=1))
+
+
+def _line(scene: Scene, client: str, row: int, place: float, share: float) -> dict[str, Any]:
+    """A line of a suspects file; the score falls from 1 to 0, and every other class is suggested by turns."""
+    classes, given = scene.images.classes, int(scene.labels[row])
+    flagged = place < share
+    better = (given + 1 + (row // len(classes)) % (len(classes) - 1)) % len(classes)
+    return {
+        "sample": scene.images.ids[row],
+        "row": row,
+        "client": client,
+        "given": classes[given],
+        "suggested": classes[better if flagged else given],
+        "score": f"{1 - place:.6f}",
+        "flagged": "yes" if flagged else "no",
+    }
