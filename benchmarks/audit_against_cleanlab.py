@@ -3,7 +3,7 @@
 A model is trained once per data set, or taken from an earlier run of this script; then both judge the training labels.
 cleanlab is used as its documentation begins: `find_label_issues` for flags, `get_label_quality_scores` for the order.
 
-    pip install cleanlab
+    pip install -c constraints.txt -e '.[bench]'
     ROFL_DATA=... python benchmarks/audit_against_cleanlab.py --out runs/audit --seeds 3
 """
 

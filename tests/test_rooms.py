@@ -36,6 +36,7 @@ DOORS = {
 HOMES = {
     "flwr": "engines/flower/",
     "plotly": "report/",
+    "pandas": "audit/",
     "typer": "cli/",
     "rich": "cli/",
     "tensorboard": "trackers/",

@@ -29,9 +29,20 @@ class Decision:
     label: str  # the class it should have; the given one where that is right
 
 
-def read(path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor) -> Tensor:
-    """Labels (N,) with those of the file put in the place of the given ones; samples it does not name keep theirs."""
+def read(
+    path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor, others: Sequence[str] = ()
+) -> Tensor:
+    """Labels (N,) with those of the file put in the place of the given ones; samples it does not name keep theirs.
+
+    It may name others too, which are not trained with: an audit of new data judges them all.
+    """
     found = _read(path, "rofl audit RUN --labels-out FILE writes one")
+    columns.required(path, found, "sample")
+    held = set(others)
+    kept = [row for row, name in enumerate(found["sample"]) if name not in held]
+    found = {name: [column[row] for row in kept] for name, column in found.items()}
+    if not kept:
+        raise UserError(f"{path} names no sample of the training part.", "the data it was written for")
     names = columns.required(path, found, "label")
     rows = _rows(path, found, samples)
     if "given" in found:

@@ -78,7 +78,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
         labels = _corrupt(images, experiment, data_dir)
         parts = _share_out(images, labels, experiment)
     if spec.labels:  # last, so that everybody holds the same samples as before
-        labels = labels_file.read(Path(spec.labels), images.samples, images.classes, labels)
+        labels = labels_file.read(Path(spec.labels), images.samples, images.classes, labels, images.test_ids)
     if spec.light:
         draws = (generator(experiment.seed, "light", client) for client in range(len(parts)))
         images = light.light_clients(images, parts, [light.draw_factor(spec.light, draw) for draw in draws])

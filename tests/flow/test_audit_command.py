@@ -642,3 +642,21 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
 def test_settings_of_the_runs_here_are_those_of_the_command_line() -> None:
     """Else `AGAIN` would not be again."""
     assert choose("digits", [*SETS, "method.t_pl=20"], None, None) == digits()
+
+
+def test_corrected_labels_of_new_data_can_be_trained_with(learnt: Path, audit: Any) -> None:
+    """The file names all samples; those that the run holds out to test with keep their labels."""
+    write_photos(Path("new"), each=6)
+    audit("--model", learnt, "--data", "new", "--out", "out", "--labels-out", "new.csv")
+    scene = prepare(rofl.own("new", data__labels=str(Path("new.csv").absolute())))
+    with open("new.csv", newline="") as file:
+        told = {row["sample"]: row["label"] for row in csv.DictReader(file)}
+    assert len(told) > len(scene.labels)
+    assert [scene.images.classes[label] for label in scene.labels.tolist()] == [told[name] for name in scene.images.ids]
+
+
+@pytest.mark.parametrize(
+    "words", [("RUN", "--out", "x"), ("RUN", "--decided-only"), ("RUN", "--labels-out", "corrected.parquet")]
+)
+def test_options_that_say_nothing_here_are_refused(learnt: Path, refused: Any, words: tuple[str, ...]) -> None:
+    assert words[-1].strip("-") in refused(*(learnt if word == "RUN" else word for word in words)) or words[-1] == "x"

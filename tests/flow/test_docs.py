@@ -55,6 +55,20 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
+def test_commands_and_snippet_of_the_page_on_audits_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
+    places.write_folder(tmp_path / "photos", classes=("0", "1", "2"))
+    text = (ROOT / "docs" / "audit.md").read_text()
+    assert len(commands(text)) == 5
+    for command in commands(text):
+        words = shlex.split(command)[1:]
+        done = CliRunner().invoke(app, [*words, *(QUICK if words[0] == "run" else [])])
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+    (snippet,) = blocks("python", text)
+    exec(compile(snippet, "audit.md", "exec"), {})
+
+
 def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = commands((ROOT / "docs" / "reproduce.md").read_text())

@@ -55,7 +55,14 @@ def audit_command(
         raise UserError(
             "An audit is of a run, or of new data by a run's model.", "rofl audit RUN, or --model RUN --data PATH"
         )
-    if labels_out is not None and labels_out.exists():
+    if out is not None and run is not None:
+        raise UserError("--out is for the lists of new data; those of a run stay in its folder.", "leave it out")
+    if labels_out is None:
+        if decided_only:
+            raise UserError("--decided-only says what --labels-out is to write.", "--labels-out corrected.csv")
+    elif labels_out.suffix.casefold() != ".csv":
+        raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
+    elif labels_out.exists():
         raise UserError(f"{labels_out} is there already.", "another --labels-out")
     if run is not None:
         decode_own(RunFolder(run).read_experiment())

@@ -30,6 +30,7 @@ class ImageSet:
     owners: Tensor | None = None  # (N,) the client of each training sample, where the data says so
     clients: tuple[str, ...] = ()  # their names
     ids: tuple[str, ...] = ()  # the training samples' names, where they have some
+    test_ids: tuple[str, ...] = ()  # the test samples'
     content: str = ""  # a fingerprint of the data it came from, where it is a user's own
     left_out: tuple[str, ...] = ()  # what could not be read, with the reason
 

@@ -106,6 +106,7 @@ def _image_set(found: Gathered, train: list[int], labels: list[str]) -> ImageSet
         owners=_numbers([entries[row].client or "" for row in train], clients) if clients else None,
         clients=tuple(clients),
         ids=tuple(entries[row].id for row in train),
+        test_ids=tuple(entries[row].id for row in found.test),
         content=found.fingerprint,
         left_out=tuple(f"{name}: {reason}" for name, reason in found.unreadable.items()),
     )
