@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real folders."""
+"""The command line as a user meets it: real folders, and real processes where these matter."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,9 @@ from rofl.cli import main
 from rofl.data import DATASETS
 from rofl.methods import METHODS
 from rofl.presets import PRESETS
+from tests.flow.called import rofl
 
 TINY = ["--set", "rounds=3", "--set", "data.train=200", "--set", "clients=4", "--set", "cohort=2"]
-
-
-def rofl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "rofl", *arguments], cwd=cwd, capture_output=True, text=True)
 
 
 def test_run_writes_the_folder_and_prints_json_on_stdout_only(tmp_path) -> None:

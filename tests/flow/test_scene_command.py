@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,13 +9,10 @@ import pytest
 
 from rofl.cli import main
 from rofl.cli.app import app
+from tests.flow.called import rofl
 
 TINY = ["--set", "clients=5", "--set", "cohort=2", "--set", "data.train=600", "--set", "noise.spread=0.3"]
 SHORT = ["--set", "rounds=1", "--set", "model.name=mlp", "--workers", "0", "--json"]
-
-
-def rofl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "rofl", *arguments], cwd=cwd, capture_output=True, text=True)
 
 
 def test_a_scene_is_written_described_and_used(tmp_path: Path) -> None:

@@ -41,8 +41,11 @@ def run(language: str, block: str) -> None:
         assert done.exit_code == 0, f"{line}: {done.output} {done.exception}"
 
 
+TRUTH = load_digits().target
+
+
 def truth(sample: str) -> str:
-    return str(load_digits().target[int(Path(sample).stem)])
+    return str(TRUTH[int(Path(sample).stem)])
 
 
 def decide_in_the_browser(place: Path) -> list[dict[str, str]]:
@@ -80,14 +83,12 @@ def summary(place: Path, name: str) -> dict:
     return json.loads((place / "runs" / name / "summary.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def walked(tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("walk")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        patch.setenv("ROFL_CACHE", str(place / "cache"))
-        walk(place)
-    return place
+def test_the_page_is_true_from_the_first_to_the_last_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
+    walk(tmp_path)
+    for check in (check_labels, check_estimates, check_models, check_pages):
+        check(tmp_path)
 
 
 def walk(place: Path) -> None:
@@ -101,7 +102,8 @@ def walk(place: Path) -> None:
         run(language, block)
 
 
-def test_most_wrong_labels_are_corrected_and_what_was_decided_stands(walked: Path) -> None:
+def check_labels(walked: Path) -> None:
+    """Most wrong labels are corrected, and what was decided stands."""
     with open(walked / "corrected.csv", newline="") as file:
         rows = {row["sample"]: row for row in csv.DictReader(file)}
     assert len(rows) == 600
@@ -116,18 +118,21 @@ def test_most_wrong_labels_are_corrected_and_what_was_decided_stands(walked: Pat
     assert all(rows[row["sample"]]["label"] == row["label"] for row in decided)
 
 
-def test_the_estimated_noise_tells_the_sites_apart(walked: Path) -> None:
+def check_estimates(walked: Path) -> None:
+    """The estimated noise tells the sites apart."""
     shares = summary(walked, "first")["estimated"]["clients"]
     assert shares["north"] < shares["south"] < shares["west"]
 
 
-def test_the_model_is_better_on_corrected_labels(walked: Path) -> None:
+def check_models(walked: Path) -> None:
+    """The model is better on corrected labels."""
     first, second = (summary(walked, name)["test_accuracy"] for name in ("first", "second"))
     print(f"{first:.1f} %, then {second:.1f} %")
     assert second > first
 
 
-def test_a_sites_page_and_the_servers_are_there(walked: Path) -> None:
+def check_pages(walked: Path) -> None:
+    """A site has a page of its own, and the server one without samples."""
     pages = {path.name for path in (walked / "runs" / "first").glob("*.html")}
     assert pages == {"report.html", "report-west.html", "report-server.html"}
     text = (walked / "runs" / "first" / "report-server.html").read_text()
