@@ -11,12 +11,8 @@ from rofl.cli.app import app, result, talk
 from rofl.errors import UserError
 from rofl.experiment import Interrupted
 
-COMMANDS = (
-    learning,
-    audit,
-    looking,
-    paper,
-)  # their commands join `app` as they are imported, and are listed in this order
+# their commands join `app` as they are imported, and are listed in this order
+COMMANDS = (learning, audit, looking, paper)
 
 
 def main() -> None:
