@@ -44,6 +44,9 @@ class DataSpec(_Spec):
     side: Annotated[int, Field(ge=0, le=1024)] = 0  # pixels of own images, which are made square; 0: as suits them
     channels: Literal[0, 1, 3] = 0  # of own images: grey or colours; 0: as suits them
     content: str = ""  # the fingerprint of own data, which must not change between a run and its resume; "": any
+    classes: tuple[str, ...] = ()  # of own data, where sites that do not all have all of them agreed on them
+    only: Annotated[int, Field(ge=-1)] = -1  # of all clients only this one, as a site has it; -1: all
+    owner: str = ""  # a name for the one client of a site
 
     @model_validator(mode="before")
     @classmethod
@@ -68,7 +71,7 @@ class DataSpec(_Spec):
 
     @model_validator(mode="after")
     def _fits(self) -> "DataSpec":
-        if self.path:
+        if self.path or self.at_sites:
             return self
         if self.name == _OWN:
             raise UserError("data.name = own needs data.path.", "rofl run --data PATH")
@@ -85,7 +88,12 @@ class DataSpec(_Spec):
     @property
     def source(self) -> own.Source:
         """Own data as the data room takes it."""
-        return own.Source(self.path, self.test_path, self.holdout, self.side, self.channels, self.content)
+        return own.Source(self.path, self.test_path, self.holdout, self.side, self.channels, self.content, self.classes)
+
+    @property
+    def at_sites(self) -> bool:
+        """Whether the samples lie with others, so that this machine only coordinates."""
+        return self.name == _OWN and not self.path and bool(self.classes)
 
     @property
     def title(self) -> str:
@@ -204,13 +212,14 @@ class Experiment(_Spec):
         if not isinstance(settings, Mapping):
             return settings
         data, noise, method = (settings.get(key, {}) for key in ("data", "noise", "method"))
-        path, labels = (
-            data.get(key) if isinstance(data, Mapping) else getattr(data, key, "") for key in ("path", "labels")
+        path, labels, classes = (
+            data.get(key) if isinstance(data, Mapping) else getattr(data, key, "")
+            for key in ("path", "labels", "classes")
         )
-        if not path and not labels:
+        if not (path or labels or classes):
             return settings
         completed = dict(settings)
-        if path and isinstance(noise, Mapping):
+        if (path or classes) and isinstance(noise, Mapping):
             completed["noise"] = {"ratio": 0.0, **noise}
         if isinstance(method, Mapping):
             name = str(method.get("name", "rofl"))
@@ -257,6 +266,14 @@ def experiment(settings: Mapping[str, Any]) -> Experiment:
         cause = first.get("ctx", {}).get("error", first["msg"])
         key = ".".join(part for part in place if "[" not in part and part not in ("int", "float"))
         raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None
+
+
+def experiment_of(text: str) -> Experiment:
+    """The experiment that `Experiment.toml` wrote."""
+    try:
+        return experiment(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"The settings cannot be read as TOML ({error}).") from error
 
 
 def all_keys(settings: Mapping[str, Any]) -> list[str]:

@@ -46,8 +46,12 @@ class Scene:
     @property
     def client_names(self) -> tuple[str, ...]:
         """What own data calls its clients; else their numbers."""
+        spec = self.experiment.data
+        if spec.owner:
+            return (spec.owner,)
         named = _keeps_owners(self.images, self.experiment)
-        return self.images.clients if named else tuple(map(str, range(len(self.parts))))
+        first = max(spec.only, 0)
+        return self.images.clients if named else tuple(str(first + place) for place in range(len(self.parts)))
 
     def shard(self, client: int) -> Shard:
         """One client's samples."""
@@ -67,6 +71,8 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
     Noise that differs from client to client by design goes on after the distribution.
     """
     spec = experiment.data
+    if spec.at_sites:
+        raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
     whole = own.load(spec.source) if spec.path else load(spec.name, data_dir)
     images = whole.hold_out(spec.validation).first(spec.train, spec.test)
     if spec.scene:
@@ -82,6 +88,11 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
     if spec.light:
         draws = (generator(experiment.seed, "light", client) for client in range(len(parts)))
         images = light.light_clients(images, parts, [light.draw_factor(spec.light, draw) for draw in draws])
+    if spec.only >= len(parts):
+        raise UserError(f"There is no client {spec.only}: there are {len(parts)}, counted from 0.", "a smaller number")
+    if spec.only >= 0:
+        rows = parts[spec.only]
+        images, labels, parts = images.select(rows), labels[rows], [torch.arange(len(rows))]
     return Scene(images, labels, parts, experiment)
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from rofl.core.tensors import digest, floating
 from rofl.engines.bench import join_global, lay_out, split_global
 from rofl.engines.client import NetworkSpec, Task, run_client
-from rofl.engines.local import Simulation, choose_cohort
+from rofl.engines.local import Simulation
 from rofl.engines.pool import Pool
+from rofl.engines.rounds import choose_cohort
 from rofl.methods import Global, Method, Round
 from rofl.methods.training import load_weights
 from tests.methods import toy

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from rofl.cli import audit, learning, looking, paper
+from rofl.cli import audit, federating, learning, looking, paper
 from rofl.cli.app import app, result, talk
 from rofl.errors import UserError
 from rofl.experiment import Interrupted
 
 # their commands join `app` as they are imported, and are listed in this order
-COMMANDS = (learning, audit, looking, paper)
+COMMANDS = (learning, federating, audit, looking, paper)
 
 
 def main() -> None:
@@ -23,7 +23,8 @@ def main() -> None:
         talk.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except Interrupted as stop:
-        talk.print(f"Stopped after round {stop.index}. Go on with: rofl resume {stop.folder}", markup=False)
+        how = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
+        talk.print(f"Stopped after round {stop.index}. Go on with: rofl {how} {stop.folder}", markup=False)
         sys.exit(130)
     except KeyboardInterrupt:
         talk.print("Stopped.")

@@ -90,6 +90,17 @@ class ImageSet:
             test_labels=self.test_labels[:test],
         )
 
+    def select(self, rows: Tensor) -> "ImageSet":
+        """Some of the training samples; they keep the names or numbers that they have here."""
+        names = self.samples
+        return replace(
+            self,
+            train=self.train[rows],
+            train_labels=self.train_labels[rows],
+            owners=None if self.owners is None else self.owners[rows],
+            ids=tuple(names[row] for row in rows.tolist()),
+        )
+
     def _training(self, piece: slice) -> "ImageSet":
         """Some of the training samples, with all that is known of each."""
         return replace(

@@ -1,7 +1,7 @@
 """Settings for data of a user's own, chosen by what is found there."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -51,26 +51,51 @@ def choose_own(
     spec = experiment({"data": said["data"]}).data
     images = load(replace(spec.source, content=""), progress)
     dotted = {"data.content": images.content, **dotted}
-    method = said.get("method", {})
-    chosen = _preset(images, said, spec.title).for_method(method.get("name") if isinstance(method, Mapping) else None)
-    return experiment(with_changes(_over(chosen, base), dotted)), images
-
-
-def _preset(images: ImageSet, said: Mapping[str, Any], title: str) -> Preset:
-    """All that depends on the data; `said` are the settings that somebody gave."""
-    named = len(images.clients) if said["data"].get("partition", "given") == "given" else 0
+    found, named = _found(images, said)
     clients = said.get("clients", named or max(1, min(_CLIENTS, len(images.train_labels) // _SHARE)))
-    size = _client_size(images, clients if isinstance(clients, int) and clients > 0 else 1, named)
-    side, channels = images.shape[1], images.shape[0]
+    chosen = choose_for(found, said, spec.title, clients)
+    chosen["data"] = {**chosen["data"], "partition": "given" if named else "iid"}
+    return experiment(with_changes(over(chosen, base), dotted)), images
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the choice of settings depends on."""
+
+    sizes: list[int]  # samples of each client that the data names; one number where it names none
+    shape: tuple[int, int, int]  # channels, height, width
+    is_table: bool = False
+
+
+def choose_for(found: Found, said: Mapping[str, Any], title: str, clients: int) -> dict[str, Any]:
+    """Settings that suit the data, for the method that `said` names."""
+    method = said.get("method", {})
+    return _preset(found, clients, title).for_method(method.get("name") if isinstance(method, Mapping) else None)
+
+
+def _found(images: ImageSet, said: Mapping[str, Any]) -> tuple[Found, int]:
+    """What there is, and over how many clients it goes; `said` are the settings that somebody gave."""
+    named = len(images.clients) if said["data"].get("partition", "given") == "given" else 0
+    total = len(images.train_labels)
+    sizes = images.owners.bincount(minlength=named).tolist() if named and images.owners is not None else [total]
+    return Found(sizes, images.shape, images.is_table), named
+
+
+def _preset(found: Found, clients: Any, title: str) -> Preset:
+    """All that depends on the data."""
+    counted = clients if isinstance(clients, int) and clients > 0 else 1  # a wrong one is refused later, in words
+    named = len(found.sizes) > 1
+    size = int(median(found.sizes)) if named else found.sizes[0] // counted
+    channels, side, _ = found.shape
     model: dict[str, Any] = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
-    seen: dict[str, Any] = {} if images.is_table else {"side": side, "channels": channels}
+    seen: dict[str, Any] = {} if found.is_table else {"side": side, "channels": channels}
     return Preset(
         f"{title}: own data",
         {
             "name": safe_names([title])[0],
-            "data": {**seen, "partition": "given" if named else "iid"},
+            "data": seen,
             "noise": {"ratio": 0.0},
-            "model": {"name": "mlp"} if images.is_table else model,
+            "model": {"name": "mlp"} if found.is_table else model,
             "method": {"lr": 0.1, "batch": max(_SMALLEST, min(_LARGEST, size // _BATCHES))},
             "rounds": 30,
             "clients": clients,
@@ -80,14 +105,7 @@ def _preset(images: ImageSet, said: Mapping[str, Any], title: str) -> Preset:
     )
 
 
-def _client_size(images: ImageSet, clients: int, named: int) -> int:
-    """Samples of the median client."""
-    if named and images.owners is not None:
-        return int(median(images.owners.bincount(minlength=named).tolist()))
-    return len(images.train_labels) // clients
-
-
-def _over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with those of a file put over them, table by table."""
     merged = dict(chosen)
     for key, value in base.items():

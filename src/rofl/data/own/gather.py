@@ -32,6 +32,7 @@ class Source:
     side: int = 0  # pixels of the square images; 0: as suits them
     channels: int = 0  # 1: grey, 3: colours; 0: as suits them
     content: str = ""  # the fingerprint that it must have; "": any
+    classes: tuple[str, ...] = ()  # that there are, though perhaps not here; (): those found
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,11 @@ def load(source: Source, progress: Progress | None = None) -> ImageSet:
         )
     order = torch.randperm(len(found.train), generator=generator(0, "own")).tolist()  # the first ones are a fair sample
     train = [found.train[place] for place in order]
-    return _image_set(found, train, sorted({found.entries[row].label for row in train}, key=natural))
+    labels = {found.entries[row].label for row in train}
+    strange = sorted(labels - set(source.classes), key=natural) if source.classes else []
+    if strange:
+        raise UserError(f"{source.path} has classes that are not agreed on: {some(strange)}.", some(source.classes, 20))
+    return _image_set(found, train, list(source.classes) or sorted(labels, key=natural))
 
 
 def load_all(source: Source, classes: Sequence[str], progress: Progress | None = None) -> ImageSet:
@@ -128,9 +133,8 @@ def gather(source: Source, progress: Progress | None = None, split: bool = True)
         notes += [f"Left out, since they cannot be read: {count(len(names), 'image')}, {some(names)}."] if names else []
     readable = [row for row in range(len(entries)) if row not in unreadable]
     train = [row for row in readable if not (split and entries[row].test)]
-    test = _trained(
-        [row for row in readable if split and entries[row].test], {entries[row].label for row in train}, entries, notes
-    )
+    known = {*source.classes, *(entries[row].label for row in train)}
+    test = _trained([row for row in readable if split and entries[row].test], known, entries, notes)
     if split and not any(entry.test for entry in entries):
         held = {train[place] for place in holdout.split([entries[row] for row in train], source.holdout)}
         train, test = [row for row in train if row not in held], sorted(held)
@@ -197,7 +201,7 @@ def _check(source: Source, entries: Sequence[Entry], train: Sequence[int], test:
     if not split:
         return
     labels = {entries[row].label for row in train}
-    if len(labels) < 2:
+    if len(source.classes or labels) < 2:
         raise UserError(f"All samples in {source.path} are of one class, {labels.pop()!r}; two are needed.")
     if not test:
         raise UserError(

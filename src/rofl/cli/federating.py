@@ -1,0 +1,209 @@
+"""Commands for sites on machines of their own: serve, join."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from rofl.cli.app import Data, DataDir, Json, MethodName, Out, Seed, Sets, Test, What, app, result, talk
+from rofl.errors import UserError
+
+_PORT = 9443
+_EXTRA = "pip install 'rofl[flower]'"
+
+
+@app.command(epilog="Example: rofl serve --preset digits --clients 3 --insecure --out runs/together")
+def serve(
+    what: What = "",
+    preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
+    clients: Annotated[int, typer.Option(min=0, help="how many sites; all that have credentials where absent")] = 0,
+    sets: Sets = None,
+    method: MethodName = None,
+    seed: Seed = None,
+    out: Out = None,
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="where the sites come in")] = "",
+    credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="no TLS, no keys: on this machine only")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="seconds for the sites to come")] = 600,
+    timeout: Annotated[float, typer.Option(min=1, help="seconds a site may take for its part of a round")] = 3600,
+    again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="go on with this run")] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
+    ] = None,
+    site: Annotated[list[str] | None, typer.Option("--site", help="of --init: a site's name; once for each")] = None,
+    host: Annotated[list[str] | None, typer.Option("--host", help="of --init: a name that sites know us by")] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Coordinate a run of sites on other machines: wait for them, run the rounds, write a run folder.
+
+    Without a preset or settings the sites bring data of their own, and settings follow from what they say of it.
+    """
+    _needs_flower()
+    if init is not None:
+        _init(init, site or [], host or [])
+        return
+    from rofl.cli.learning import show, write_page
+    from rofl.cli.progress import Watch
+    from rofl.config import parse_change, read_toml
+    from rofl.experiment import fresh_folder
+    from rofl.federation.serving import Door, serve
+    from rofl.run_folder import RunFolder
+
+    changes: dict[str, Any] = dict(parse_change(text) for text in sets or [])
+    base: dict[str, Any] = {}
+    if again is not None:
+        folder, door = RunFolder(again), Door.read(again)
+        chosen = folder.read_experiment() if folder.exists() else None
+        if folder.is_finished():
+            raise UserError(f"The run in {again} is finished.", f"rofl report {again}")
+    else:
+        named = what or preset
+        door = _door(address, credentials, insecure, clients, wait, timeout)
+        if named:
+            from rofl.cli.choose import choose
+
+            clients_too = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
+            chosen = choose(named, [*clients_too, *(sets or [])], method, seed)
+            door = _door(address, credentials, insecure, chosen.clients, wait, timeout)
+        else:
+            chosen = None
+            changes |= {} if method is None else {"method.name": method}
+            changes |= {} if seed is None else {"seed": seed}
+            if not door.clients:
+                raise UserError("It is not said how many sites there are to be.", "--clients 2")
+        folder = RunFolder(out or (fresh_folder(chosen) if chosen else Path("runs") / "federation"))
+        if folder.path.exists() and any(folder.path.iterdir()):
+            raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
+        folder.path.mkdir(parents=True, exist_ok=True)
+        door.write(folder.path)
+        base = read_toml(Path(named)) if named.endswith(".toml") and chosen is None else {}
+
+    with Watch(talk) as watch:
+        started: list[Any] = []
+
+        def listener(experiment: Any, entry: Any) -> None:
+            if not started:
+                started.append(watch.begin(experiment))
+            watch(experiment, entry)
+
+        done = serve(folder, door, chosen, changes, base, tell=_tell, listener=listener, data_dir=data_dir)
+    write_page([done], done.folder, data_dir)
+    show(done, as_json)
+
+
+@app.command(epilog="Example: rofl join --server localhost:9443 --data scans/ --credentials keys/sites/hospital-a")
+def join(
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="the coordinator")] = "",
+    data: Data = None,
+    test: Test = None,
+    credentials: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="this site's folder from the coordinator")
+    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="no TLS, no keys: on this machine only")] = False,
+    client: Annotated[int, typer.Option(min=0, help="with --insecure: this site's number, counted from 0")] = 0,
+    name: Annotated[str, typer.Option(help="with --insecure: this site's name")] = "",
+    out: Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would leave this site, and stop")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Take part with this site's data, which stays here; at the end its own list of suspects and page are written.
+
+    Without --data the site takes its part of the coordinator's data set: a rehearsal.
+    """
+    _needs_flower()
+    from rofl.cli.learning import show, write_page
+    from rofl.cli.own_data import decoding
+    from rofl.experiment import resume
+    from rofl.federation.site import Member
+
+    if insecure == (credentials is not None):
+        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
+    with decoding(talk) as progress:
+        member = Member.of(credentials, client, name, data, test, out, data_dir, progress)
+        if dry_run:
+            _list_departing(*member.departing())
+            return
+        if not server:
+            raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
+        member.take_part(server, _tell)
+    done = resume(member.out)  # finished, so that it is read
+    page = write_page([done], done.folder, data_dir)
+    _tell(f"This site's suspects: {done.folder / 'suspects'}")
+    _tell(f"This site's page: {page}")
+    if as_json:
+        show(done, as_json)
+
+
+def _tell(text: str) -> None:
+    talk.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[str, float]) -> None:
+    """Which facts, arrays and sums leave a site, with sizes."""
+    table = Table(title="What leaves this site", title_justify="left")
+    for column in ("when", "what", "form", "bytes"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for name, value in said.items():
+        table.add_row("once, on connecting", name, str(value), str(len(str(value))))
+    for group, tensors in groups.items():
+        for name, tensor in tensors.items():
+            form = f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+            table.add_row("each round", f"{group}/{name}", form, str(tensor.numel() * tensor.element_size()))
+    for name in sums:
+        table.add_row("each round", f"sum of {name}", "number", "8")
+    table.add_row("after the last round", "samples, flagged", "numbers", "16")
+    classes = len(json.loads(str(said["classes"])))
+    table.add_row(
+        "after the last round", "given -> suggested labels, counted", f"({classes}, {classes})", str(8 * classes**2)
+    )
+    result.print(table)
+    total = sum(tensor.numel() * tensor.element_size() for tensors in groups.values() for tensor in tensors.values())
+    _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
+
+
+def _door(address: str, credentials: Path | None, insecure: bool, clients: int, wait: float, timeout: float) -> Any:
+    from rofl.engines.flower.credentials import ServerCredentials
+    from rofl.federation.serving import Door
+
+    if insecure == (credentials is not None):
+        raise UserError(
+            "Sites need keys and a certificate to trust, or all are on this machine.",
+            "--credentials DIR (made by rofl serve --init DIR), or --insecure",
+        )
+    if credentials is not None:
+        there = len(ServerCredentials.read(credentials).sites)
+        if clients > there:
+            raise UserError(
+                f"There are credentials for {there} sites, not for {clients}.", "rofl serve --init DIR --site NAME"
+            )
+        clients = clients or there
+    where = address or (f"127.0.0.1:{_PORT}" if insecure else f"0.0.0.0:{_PORT}")
+    return Door(where, clients, str(credentials.absolute()) if credentials else "", wait, timeout)
+
+
+def _init(folder: Path, sites: list[str], hosts: list[str]) -> None:
+    """Certificates and keys, and what to do with them."""
+    from rofl.engines.flower.credentials import make_credentials
+
+    make_credentials(folder, sites, hosts)
+    talk.print(f"The coordinator keeps {folder}/server (and {folder}/ca.key, away from the network, for later sites):")
+    talk.print(f"  rofl serve --credentials {folder}/server ...", highlight=False)
+    for name in sites:
+        talk.print(
+            f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:", highlight=False
+        )
+        talk.print(
+            f"  rofl join --server {(hosts or ['localhost'])[0]}:{_PORT} --credentials {name} --data PATH",
+            highlight=False,
+        )
+
+
+def _needs_flower() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        raise UserError("Flower is not installed.", _EXTRA)

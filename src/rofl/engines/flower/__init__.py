@@ -1,0 +1,1 @@
+"""Training among sites that are far apart, carried by Flower."""

@@ -1,0 +1,35 @@
+"""What a site remembers when its SuperNode is killed: the client states of `context.state`, in a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr.app import ArrayRecord, RecordDict
+
+from rofl import atomic
+from rofl.engines.flower.wire import from_arrays, to_arrays
+from rofl.engines.records import pack, unpack
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A file with the records of a context's state."""
+
+    path: Path
+
+    def restore(self, state: RecordDict) -> None:
+        """Put back what the state does not know; a damaged file is as good as none."""
+        try:
+            groups, _ = unpack(self.path.read_bytes())
+        except (OSError, ValueError):
+            return
+        if not any(isinstance(record, ArrayRecord) for record in state.values()):
+            for name, tensors in groups.items():
+                state[name] = to_arrays(tensors)
+
+    def keep(self, state: RecordDict) -> None:
+        """Write what the state holds; a method without client state leaves no file."""
+        groups = {name: from_arrays(record) for name, record in state.items() if isinstance(record, ArrayRecord)}
+        if groups:
+            atomic.write(self.path, pack(groups, {}))
+        else:
+            self.path.unlink(missing_ok=True)

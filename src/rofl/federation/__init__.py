@@ -1,0 +1,1 @@
+"""Sites that learn together over a network: the coordinator's part and a site's."""
