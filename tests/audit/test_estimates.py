@@ -2,12 +2,15 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.testing import assert_close
 
 from rofl import audit
 from rofl.core import noise
+from tests.audit.draws import distributions, networks
 from tests.core.draws import order, real
 from tests.naive import posterior
+from tests.naive.equations import Matrix
 
 
 @st.composite
@@ -125,3 +128,86 @@ def test_a_model_that_agrees_with_few_labels_is_not_asked_how_they_are_wrong() -
 
 def test_where_all_labels_agree_none_is_wrong() -> None:
     assert torch.equal(audit.noise_matrix(torch.tensor([[3, 0], [0, 4]])), torch.eye(2, dtype=torch.float64))
+
+
+# --- how much of the noise a model has learnt ---
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[list[int], Matrix]:
+    """Labels and probabilities."""
+    samples, classes = draw(st.integers(1, 9)), draw(st.integers(2, 4))
+    labels = draw(st.lists(st.integers(0, classes - 1), min_size=samples, max_size=samples))
+    return labels, draw(distributions(samples, classes))
+
+
+@given(judged())
+def test_what_is_learnt_is_what_the_twin_says(case: tuple[list[int], Matrix]) -> None:
+    labels, probabilities = case
+    found = audit.learnt_noise(torch.tensor(labels), real(probabilities))
+    assert found == pytest.approx(posterior.learnt_noise(labels, probabilities))
+
+
+@given(networks(), st.booleans())
+def test_it_is_a_share_whatever_the_order(case: tuple[Tensor, Tensor], single: bool) -> None:
+    labels, probabilities = case
+    probabilities = probabilities.float() if single else probabilities
+    found, turned = audit.learnt_noise(labels, probabilities), order(len(labels))
+    assert 0 <= found <= 1
+    assert audit.learnt_noise(labels[turned], probabilities[turned]) == pytest.approx(found)
+    classes = order(probabilities.shape[1])
+    assert audit.learnt_noise(classes.argsort()[labels], probabilities[:, classes]) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("samples", [1, 3, 7, 1000])
+def test_equal_doubts_are_all_no_more_than_their_mean(samples: int) -> None:
+    """Also where rounding puts that mean below them."""
+    probabilities = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64).expand(samples, 3)
+    assert audit.learnt_noise(torch.ones(samples, dtype=torch.long), probabilities) == pytest.approx(0.3)
+
+
+def test_a_model_that_agrees_with_all_labels_has_learnt_no_noise() -> None:
+    assert audit.learnt_noise(torch.tensor([0, 1]), real([[0.6, 0.4], [0.1, 0.9]])) == 0
+    assert audit.learnt_noise(torch.zeros(0, dtype=torch.long), torch.zeros(0, 3)) == 0
+
+
+def symmetric_labels(classes: int, ratio: float) -> tuple[Tensor, Tensor]:
+    truth = torch.arange(classes).repeat(4000 // classes)
+    return truth, noise.corrupt(truth, noise.symmetric(classes, ratio), torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_a_model_of_classes_has_learnt_little_and_one_of_labels_nearly_all(classes: int) -> None:
+    truth, labels = symmetric_labels(classes, 0.3)
+    for right, low, high in ((0.999, 0.0, 0.01), (0.7, 0.9, 1.0)):  # sure of the class; as the labels are distributed
+        probabilities = noise.symmetric(classes, 1 - right)[truth]
+        assert low <= audit.learnt_noise(labels, probabilities) <= high
+
+
+def test_mistakes_where_the_model_doubts_are_no_noise() -> None:
+    """Right labels, and a model that is sure of nine tenths and guesses the rest."""
+    labels = torch.zeros(1000, dtype=torch.long)
+    probabilities = torch.tensor([0.99, 0.01]).repeat(1000, 1)
+    probabilities[:100] = torch.tensor([0.45, 0.55])
+    assert audit.learnt_noise(labels, probabilities) == 0
+
+
+@given(st.integers(2, 4).flatmap(lambda classes: distributions(classes, classes)), st.sampled_from([0.0, 0.25, 1.0]))
+def test_the_discount_is_that_of_the_twin(matrix: Matrix, learnt: float) -> None:
+    found = audit.discounted(real(matrix), learnt)
+    assert_close(found, real(posterior.discounted(matrix, learnt)))
+    assert (found <= real(matrix)).all()
+    assert (found.diagonal() > 0).equal(real(matrix).diagonal() > 0)
+    off = ~torch.eye(len(matrix), dtype=torch.bool)
+    assert torch.equal(found[off], real(matrix)[off])
+
+
+def test_where_nothing_is_learnt_or_no_label_is_wrong_nothing_is_discounted() -> None:
+    matrix = noise.pair(4, 0.3)
+    assert torch.equal(audit.discounted(matrix, 0.0), matrix)
+    assert torch.equal(audit.discounted(torch.eye(3), 0.7), torch.eye(3, dtype=torch.float64))
+
+
+def test_with_symmetric_noise_all_learnt_leaves_the_model_alone_to_decide() -> None:
+    matrix = audit.discounted(noise.symmetric(5, 0.4), 1.0)
+    assert_close(matrix, torch.full((5, 5), 0.1, dtype=torch.float64))

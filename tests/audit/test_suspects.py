@@ -1,6 +1,6 @@
 """The samples whose labels look wrong, against tests/naive/posterior.py."""
 
-import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,16 +10,20 @@ from torch import Tensor
 
 from rofl.audit import (
     Suspects,
+    average_precision,
+    detection,
+    discounted,
     estimate_matrix,
     find_suspects,
     label_posterior,
+    learnt_noise,
     noise_matrix,
     transition_counts,
     unlike_centroid,
 )
 from rofl.core import centroids as c
 from rofl.core import noise
-from rofl.core.seeds import generator
+from tests.audit.draws import distributions, networks
 from tests.core.draws import Batch, batch, order, real
 from tests.naive import posterior
 from tests.naive.equations import Matrix
@@ -29,31 +33,11 @@ NEAR = {"rel": 1e-9, "abs": 1e-12}
 
 
 @st.composite
-def distributions(draw: st.DrawFn, rows: int, classes: int) -> Matrix:
-    """Rows that sum to 1, with zeros, ties and sure ones among them; quarters, so that a tie is one in bits too."""
-    drawn = []
-    for _ in range(rows):
-        cuts = sorted(draw(st.lists(st.integers(0, 4), min_size=classes - 1, max_size=classes - 1)))
-        edges = [0, *cuts, 4]
-        drawn.append([(high - low) / 4 for low, high in itertools.pairwise(edges)])
-    return drawn
-
-
-@st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Labels, probabilities and a matrix."""
     samples, classes = draw(st.integers(1, 7)), draw(st.integers(2, 4))
     labels = draw(st.lists(st.integers(0, classes - 1), min_size=samples, max_size=samples))
     return labels, draw(distributions(samples, classes)), draw(distributions(classes, classes))
-
-
-@st.composite
-def networks(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
-    """Labels and probabilities as networks give them, from nearly even to nearly sure; none is 0."""
-    samples, classes = draw(st.integers(1, 40)), draw(st.integers(2, 5))
-    rng = generator(draw(st.integers(0, 10_000)), "audit")
-    logits = torch.randn(samples, classes, generator=rng, dtype=torch.float64) * draw(st.sampled_from([0.01, 1.0, 9.0]))
-    return torch.randint(0, classes, (samples,), generator=rng), logits.softmax(dim=1)
 
 
 def found(labels: list[int], probabilities: Matrix, matrix: Matrix | None = None) -> Suspects:
@@ -93,7 +77,8 @@ def test_the_posterior_is_a_distribution_and_that_of_the_twin(case: Case) -> Non
 @given(cases())
 def test_without_a_matrix_it_is_estimated_from_the_samples(case: Case) -> None:
     labels, probabilities, _ = case
-    expected = posterior.noise_matrix(posterior.counts(labels, probabilities, len(probabilities[0])))
+    counted = posterior.noise_matrix(posterior.counts(labels, probabilities, len(probabilities[0])))
+    expected = posterior.discounted(counted, posterior.learnt_noise(labels, probabilities))
     estimate = estimate_matrix(torch.tensor(labels), real(probabilities))
     torch.testing.assert_close(estimate, real(expected))
     same(found(labels, probabilities), found(labels, probabilities, estimate.tolist()))
@@ -209,8 +194,9 @@ def test_sums_over_clients_give_the_matrix_of_all(case: tuple[Tensor, Tensor], c
         for part in (slice(cut), slice(cut, None))
     )
     assert isinstance(counts, Tensor)
-    assert torch.equal(noise_matrix(counts), estimate_matrix(labels, probabilities))
-    same(find_suspects(labels, probabilities, noise_matrix(counts)), find_suspects(labels, probabilities))
+    matrix = discounted(noise_matrix(counts), learnt_noise(labels, probabilities))
+    assert torch.equal(matrix, estimate_matrix(labels, probabilities))
+    same(find_suspects(labels, probabilities, matrix), find_suspects(labels, probabilities))
 
 
 @given(networks())
@@ -243,6 +229,66 @@ def test_no_samples_give_no_suspects() -> None:
         suspects = find_suspects(nobody, nothing, matrix)
         assert len(suspects.score) == len(suspects.order()) == len(suspects.flagged) == 0
     assert torch.equal(estimate_matrix(nobody, nothing), noise.symmetric(3, 0.5))
+
+
+# --- models that have learnt the noise ---
+
+
+def noisy(matrix: Tensor, samples: int = 2000) -> tuple[Tensor, Tensor]:
+    """True and given labels."""
+    truth = torch.arange(samples) % len(matrix)
+    return truth, noise.corrupt(truth, matrix, torch.Generator().manual_seed(0))
+
+
+def spread(probabilities: Tensor, strength: float = 0.3) -> Tensor:
+    """The same, less even: the logits are shaken."""
+    shaken = torch.randn(probabilities.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return (probabilities.log() + strength * shaken).softmax(dim=1)
+
+
+@pytest.mark.parametrize("kind", [noise.symmetric, noise.pair])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_model_of_labels_finds_what_a_model_of_classes_finds(kind: Callable[..., Tensor], classes: int) -> None:
+    """It gives each class the probabilities by which it is labelled, as plain training does."""
+    matrix = kind(classes, 0.3)
+    truth, labels = noisy(matrix)
+    probabilities = spread((matrix[truth] + 1e-3) / (1 + classes * 1e-3), 0.1)
+    suspects = find_suspects(labels, probabilities)
+    f1 = detection(suspects.flagged, labels != truth).f1
+    assert f1 is not None
+    assert f1 > 0.95
+
+
+def test_of_labels_half_known_by_heart_more_are_flagged_and_none_wrongly() -> None:
+    """The label that it was trained on has part of the model's probability, of some samples more, of others less."""
+    truth, labels = noisy(noise.symmetric(10, 0.4))
+    strength = torch.rand(len(labels), 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    one_hot = torch.eye(10, dtype=torch.float64)
+    known = (0.9 - 0.4 * strength) * one_hot[truth] + 0.4 * strength * one_hot[labels] + 0.01
+    probabilities, wrong = spread(known), labels != truth
+    counts = transition_counts(labels, probabilities.argmax(dim=1), 10)
+    twice = find_suspects(labels, probabilities, noise_matrix(counts))  # counts the label twice
+    once = find_suspects(labels, probabilities)
+    assert (detection(once.flagged, wrong).recall or 0) > 2 * (detection(twice.flagged, wrong).recall or 0) > 0
+    assert detection(once.flagged, wrong).precision == 1
+    assert average_precision(once.score, wrong) == pytest.approx(average_precision(twice.score, wrong), abs=0.01)
+
+
+def test_clean_labels_stay_where_the_model_errs_in_doubt() -> None:
+    """Nine tenths are sure and right, the rest a guess."""
+    truth = torch.arange(2000) % 10
+    probabilities = noise.symmetric(10, 0.02)[truth]
+    probabilities[:200] = noise.symmetric(10, 0.5)[(truth[:200] + 1) % 10]
+    assert not find_suspects(truth, probabilities).flagged.any()
+
+
+@given(networks())
+def test_what_is_learnt_makes_no_label_less_suspicious(case: tuple[Tensor, Tensor]) -> None:
+    labels, probabilities = case
+    matrix = noise_matrix(transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1]))
+    before, after = find_suspects(labels, probabilities, matrix), find_suspects(labels, probabilities)
+    assert (after.score >= before.score - 1e-12).all()
+    assert (after.flagged | ~before.flagged).all()
 
 
 # --- Eq. 7's mask ---

@@ -60,6 +60,30 @@ def noise_matrix(counts: list[list[int]]) -> Matrix:
     return mixed
 
 
+def learnt_noise(labels: list[int], probabilities: Matrix) -> float:
+    """The smaller of two shares of the disagreements: those that the model expects, and those where it is sure."""
+    doubts, differs = [], []
+    for label, each in zip(labels, probabilities, strict=True):
+        doubts.append(1 - max(each))
+        differs.append(each.index(max(each)) != label)
+    if not any(differs):
+        return 0.0
+    mean = sum(doubts) / len(doubts)
+    everywhere = sum(differs) / len(differs)
+    sure = [differ for doubt, differ in zip(doubts, differs, strict=True) if doubt <= mean]
+    return min(1.0, mean / everywhere, sum(sure) / len(sure) / everywhere)
+
+
+def discounted(matrix: Matrix, learnt: float) -> Matrix:
+    """A right label weighs between what it did and, where all is learnt, what the most usual wrong one does."""
+    rows = [list(row) for row in matrix]
+    for j in range(len(matrix)):
+        wrong = max(matrix[i][j] for i in range(len(matrix)) if i != j)
+        if 0 < wrong < matrix[j][j]:
+            rows[j][j] = matrix[j][j] * (wrong / matrix[j][j]) ** learnt
+    return rows
+
+
 def average_precision(scores: Vector, wrong: list[bool]) -> float:
     """Go down the list; at each wrong label note which share of the list so far is wrong. The mean of these."""
     order = sorted(range(len(scores)), key=lambda place: -scores[place])

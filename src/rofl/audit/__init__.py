@@ -1,7 +1,14 @@
 """Which labels are wrong: functions of (labels, probabilities, features, centroids)."""
 
 from rofl.audit.detection import Detection, average_precision, detection, right_suggestions
-from rofl.audit.estimates import noise_matrix, noise_ratio, transition, transition_counts
+from rofl.audit.estimates import (
+    discounted,
+    learnt_noise,
+    noise_matrix,
+    noise_ratio,
+    transition,
+    transition_counts,
+)
 from rofl.audit.frame import issues_frame
 from rofl.audit.suspects import Suspects, estimate_matrix, find_suspects, label_posterior, unlike_centroid
 
@@ -10,10 +17,12 @@ __all__ = [
     "Suspects",
     "average_precision",
     "detection",
+    "discounted",
     "estimate_matrix",
     "find_suspects",
     "issues_frame",
     "label_posterior",
+    "learnt_noise",
     "noise_matrix",
     "noise_ratio",
     "right_suggestions",

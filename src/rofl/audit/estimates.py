@@ -63,3 +63,48 @@ def noise_matrix(counts: Tensor) -> Tensor:
     chi_square = float(distances.sum()) / max(len(distances) - 1, 1)  # per degree of freedom
     weight = max(0.0, 1 - 1 / chi_square) if chi_square > 0 else 0.0
     return weight * transition(counts) + (1 - weight) * even
+
+
+def learnt_noise(labels: Tensor, probabilities: Tensor) -> float:
+    """How much of the noise stands in a model's probabilities (n, K) already, of labels (n,): 0 to 1.
+
+    A model that was trained on noisy labels, and not protected from them, has learnt how they are distributed, and
+    some of them by heart. Two shares tell, and the smaller counts, since each alone is high for another reason too:
+
+    - of the disagreements between labels and model, those that the model itself expects: the mean of its doubt
+      1 - max p over their share. Low for a model that is sure of its classes, whatever the labels are.
+    - the disagreements where it doubts less than on average, against those everywhere. A wrong label can meet any
+      sample; a mistake of the model, though the label is right, meets doubtful ones.
+
+    Both come from sums, in two steps, since the first gives the mean that the second needs.
+
+    >>> sure, doubtful = torch.tensor([[0.99, 0.01]]), torch.tensor([[0.8, 0.2]])
+    >>> labels = torch.tensor([0, 0, 0, 1])
+    >>> round(learnt_noise(labels, sure.expand(4, 2)), 2), round(learnt_noise(labels, doubtful.expand(4, 2)), 2)
+    (0.04, 0.8)
+    """
+    top, best = probabilities.double().max(dim=1)
+    differs = (best != labels).double()  # (n,)
+    if not bool(differs.any()):
+        return 0.0
+    doubt = 1 - top  # (n,)
+    sure = doubt <= doubt.mean().clamp(min=doubt.min())  # rounding may put the mean below all
+    share = differs.mean()
+    return float(torch.minimum(doubt.mean() / share, differs[sure].mean() / share).clamp(max=1))
+
+
+def discounted(matrix: Tensor, learnt: float) -> Tensor:
+    """Q (K, K) for a model that has learnt this share of the noise: what the label still tells beside it.
+
+    By heart or as a probability, such a model knows the label, and Bayes' rule would count it twice. So the weight of
+    a right label, Q[j, j], is drawn (geometrically) to that of the most usual wrong one, the largest other Q[i, j]:
+    with learnt = 1 a label tells only which classes it may come from. Rows no longer sum to 1.
+
+    >>> discounted(torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]), learnt=1.0).diagonal()
+    tensor([0.2000, 0.2000, 0.1000], dtype=torch.float64)
+    """
+    right = matrix.double().diagonal()  # (K,)
+    others = matrix.double() - right.diag()
+    wrong = others.amax(dim=0)  # (K,)
+    ratio = torch.where((wrong > 0) & (wrong < right), wrong / right, 1.0)  # a label that is never wrong stays
+    return others + (right * ratio**learnt).diag()

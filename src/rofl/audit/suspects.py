@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.estimates import noise_matrix, transition_counts
+from rofl.audit.estimates import discounted, learnt_noise, noise_matrix, transition_counts
 from rofl.core import centroids as c
 
 
@@ -29,7 +29,7 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
         labels: (n,) given labels.
         probabilities: (n, K) of the model.
         matrix: (K, K) how classes get labelled, Q[i, j] = P(label = j | class = i); estimated from the samples where
-            absent. A federation estimates it from all clients' `transition_counts`, which are sums (`noise_matrix`).
+            absent (`estimate_matrix`). A federation estimates it from all clients' sums.
 
     >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.1, 0.9]])
     >>> find_suspects(torch.tensor([0, 0, 1, 1, 0]), p).flagged
@@ -45,8 +45,9 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
 
 
 def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
-    """Q (K, K) from the samples at hand: the model's classes against the given ones."""
-    return noise_matrix(transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1]))
+    """Q (K, K) from the samples at hand: its classes against the given ones, less what the model has learnt."""
+    counts = transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1])
+    return discounted(noise_matrix(counts), learnt_noise(labels, probabilities))
 
 
 def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:
