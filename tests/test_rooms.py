@@ -23,24 +23,28 @@ DOORS = {
     "scene": ["scene_file", "labels_file"],
     "run_folder": ["config"],
     "verdict": ["scene", "run_folder", "audit"],
-    "experiment": ["verdict"],
+    "privacy_budget": ["config"],
+    "course": ["run_folder", "privacy_budget"],
+    "experiment": ["course", "verdict"],
     "auditing": ["experiment"],
     "presets": ["experiment"],
     "trackers": ["experiment"],
+    "federation": ["presets"],
     "reproduce": ["presets"],
     "report": ["reproduce"],
     "__init__": ["presets"],
-    "cli": ["__init__", "report", "trackers", "auditing"],
+    "cli": ["__init__", "report", "trackers", "auditing", "federation"],
     "__main__": ["cli"],
 }
 HOMES = {
-    "flwr": "engines/flower/",
+    "flwr": ("engines/flower/", "federation/"),
     "plotly": "report/",
     "pandas": "audit/",
     "typer": "cli/",
     "rich": "cli/",
     "tensorboard": "trackers/",
     "mlflow": "trackers/",
+    "opacus": "privacy_budget.py",
 }
 
 

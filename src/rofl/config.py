@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from rofl.data import DATASETS, cifar10n, own
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
+from rofl.methods.private import Private
 from rofl.models import MODELS
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
@@ -173,6 +174,20 @@ class ModelSpec(_Spec):
         return name
 
 
+class PrivacySpec(_Spec):
+    """Differential privacy for clients: what each sends is clipped, and noise is added; docs/privacy.md."""
+
+    clip: Annotated[float, Field(ge=0)] = 0.0  # how far a client may change weights, or what travels beside; 0: off
+    noise: Annotated[float, Field(ge=0)] = 0.0  # of the sum over a cohort, in units of clip
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # for which epsilon is told
+
+    @model_validator(mode="after")
+    def _fits(self) -> "PrivacySpec":
+        if self.noise and not self.clip:
+            raise UserError("privacy.noise is in units of privacy.clip, which is 0.", "privacy.clip=1")
+        return self
+
+
 class Experiment(_Spec):
     """One run, completely: the same experiment gives the same digest."""
 
@@ -180,6 +195,7 @@ class Experiment(_Spec):
     data: DataSpec = DataSpec()
     noise: NoiseSpec = NoiseSpec()
     model: ModelSpec = ModelSpec()
+    privacy: PrivacySpec = PrivacySpec()
     setting: Literal["federated", "centralized"] = "federated"  # centralized: one owner, a round is one pass
     method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)  # completed with the method's defaults
     rounds: Annotated[int, Field(ge=1)] = 30
@@ -243,15 +259,23 @@ class Experiment(_Spec):
             )
         return self
 
-    def build_method(self) -> Method:
-        """The method, told of the noise: tau = "known" becomes its ratio."""
+    def build_method(self, secret_noise: bool = False) -> Method:
+        """The method, told of the noise: tau = "known" becomes its ratio.
+
+        Clients of a real federation ask for secret noise: their privacy is gone where others can draw it again.
+        """
         method = _build(self.method["name"], self.method)
         told = getattr(method, "for_noise", None)
-        return method if told is None else told(self.noise.kind, self.noise.expected_ratio)
+        method = method if told is None else told(self.noise.kind, self.noise.expected_ratio)
+        clip, noise = self.privacy.clip, self.privacy.noise
+        return Private(method, clip, noise, self.cohort, secret_noise) if clip else method
 
     def toml(self) -> str:
         """All settings, re-runnable."""
         return tomli_w.dumps(_without_none(self.model_dump()))
+
+
+_TABLES: dict[str, type[_Spec]] = {"data": DataSpec, "noise": NoiseSpec, "model": ModelSpec, "privacy": PrivacySpec}
 
 
 def experiment(settings: Mapping[str, Any]) -> Experiment:
@@ -278,8 +302,8 @@ def experiment_of(text: str) -> Experiment:
 
 def all_keys(settings: Mapping[str, Any]) -> list[str]:
     """Every key that may be set for the method these settings name."""
-    keys = [name for name in Experiment.model_fields if name not in ("data", "noise", "model", "method")]
-    for part, spec in (("data", DataSpec), ("noise", NoiseSpec), ("model", ModelSpec)):
+    keys = [name for name in Experiment.model_fields if name not in (*_TABLES, "method")]
+    for part, spec in _TABLES.items():
         keys += [f"{part}.{name}" for name in spec.model_fields]
     method = settings.get("method")
     kind = METHODS[method.get("name", "rofl")] if isinstance(method, Mapping) else METHODS["rofl"]

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 import rofl
 from rofl.config import Experiment
 from rofl.core.tensors import Tensors
+from rofl.course import Listener
 from rofl.data import Shard
 from rofl.methods import Global, Plain, Round, Update
 from rofl.models import Network
@@ -87,22 +88,41 @@ def outcome(folder: Path) -> Outcome:
     )
 
 
+class Killed(BaseException):
+    """Nothing handles it: as far as the disk can tell, the process is gone."""
+
+
+def kill_after(index: int) -> Listener:
+    """A listener that ends the run when a round is on disk."""
+
+    def listener(_: Experiment, entry: Mapping[str, Any]) -> None:
+        if entry["round"] == index:
+            raise Killed
+
+    return listener
+
+
 def undisturbed(experiment: Experiment) -> Outcome:
-    """The outcome of the experiment when nothing happens to it; computed once."""
+    """The outcome of the experiment when nothing happens to it; computed once, in a process with two threads."""
     return _undisturbed(experiment.toml())
 
 
 @functools.cache
 def _undisturbed(toml: str) -> Outcome:
-    with tempfile.TemporaryDirectory() as place:
-        return outcome(rofl.run(Experiment(**tomllib.loads(toml)), Path(place) / "run", workers=0).folder)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            return outcome(rofl.run(Experiment(**tomllib.loads(toml)), Path(place) / "run", workers=0).folder)
+    finally:
+        torch.set_num_threads(before)
 
 
 _PROGRAM = """
 import sys, time, tomllib
 import rofl
 from rofl.config import Experiment
-from rofl.experiment import Interrupted
+from rofl.course import Interrupted
 from rofl.methods import METHODS
 from tests.flow.tiny import METHODS_OF_TESTS
 METHODS.update(METHODS_OF_TESTS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rofl
-from rofl.experiment import Interrupted
+from rofl.course import Interrupted
 from rofl.trackers import follow
 from tests.flow.tiny import tiny
 

@@ -82,14 +82,9 @@ def serve(
         base = read_toml(Path(named)) if named.endswith(".toml") and chosen is None else {}
 
     with Watch(talk) as watch:
-        started: list[Any] = []
-
-        def listener(experiment: Any, entry: Any) -> None:
-            if not started:
-                started.append(watch.begin(experiment))
-            watch(experiment, entry)
-
-        done = serve(folder, door, chosen, changes, base, tell=_tell, listener=listener, data_dir=data_dir)
+        done = serve(
+            folder, door, chosen, changes, base, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir
+        )
     write_page([done], done.folder, data_dir)
     show(done, as_json)
 

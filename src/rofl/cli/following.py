@@ -9,7 +9,7 @@ from rofl import trackers
 from rofl.cli.app import talk
 from rofl.cli.progress import Watch
 from rofl.config import Experiment
-from rofl.experiment import Listener
+from rofl.course import Listener
 
 
 def check_log(log: list[str] | None) -> None:

@@ -14,6 +14,7 @@ import torch
 from rofl import atomic
 from rofl.audit import transition
 from rofl.config import Experiment, read_toml
+from rofl.course import Listener, account, learn, where_it_stands
 from rofl.engines.client import NetworkSpec
 from rofl.engines.flower.control import Control
 from rofl.engines.flower.credentials import ServerCredentials
@@ -26,11 +27,14 @@ from rofl.engines.flower.wire import Order
 from rofl.engines.local import Simulation
 from rofl.engines.rounds import RoundReport
 from rofl.errors import UserError
-from rofl.experiment import Listener, Run, account, learn, materials, percent_right, simulate, where_it_stands
+from rofl.experiment import Run, materials, percent_right, simulate
 from rofl.federation.agree import agree
 from rofl.methods.base import Global
 from rofl.run_folder import RunFolder
 from rofl.scene import Scene
+
+_HOLD = 15.0  # seconds that a site's question for work is held; after an empty answer Flower sleeps for 3
+_LARGEST = 2**26  # bytes of one request; Flower sends arrays in pieces of 5 MB
 
 Tell = Callable[[str], None]
 
@@ -67,9 +71,9 @@ def serve(
     base: Mapping[str, Any],
     *,
     tell: Tell,
+    begin: Callable[[Experiment], None] = lambda experiment: None,
     listener: Listener | None = None,
     data_dir: Path | None = None,
-    ready: Callable[[int], None] = lambda port: None,
 ) -> Run:
     """Coordinate a run, from the beginning or from where the folder's checkpoint stands.
 
@@ -80,11 +84,11 @@ def serve(
         changes: settings with dotted keys, for the latter.
         base: settings of a file, for the latter.
         tell: is given sentences for people.
+        begin: is told what is run, when all sites are there.
         listener: is told of every round.
         data_dir: where data sets lie.
-        ready: is told the port when sites may come.
     """
-    with _opened(folder.path / "flower", door, tell, ready) as roll:
+    with _opened(folder.path / "flower", door, tell) as roll:
         settings = chosen.toml() if chosen is not None else ""
         sites = roll.gather(Order(settings), door.wait)
         agreed = chosen if chosen is not None else agree(sites, changes, base)
@@ -92,6 +96,7 @@ def serve(
             raise UserError(f"The settings are for {agreed.clients} clients, and {door.clients} sites are asked for.")
         if not folder.exists():
             folder.write_experiment(agreed)
+        begin(agreed)
         return _rounds(folder, agreed, roll, sites, door, listener, data_dir, tell)
 
 
@@ -157,7 +162,7 @@ class _Sites:
 
 
 @contextmanager
-def _opened(home: Path, door: Door, tell: Tell, ready: Callable[[int], None]) -> Iterator[Roll]:
+def _opened(home: Path, door: Door, tell: Tell) -> Iterator[Roll]:
     """SuperLink, gateway and a run; all of it ends with the block."""
     known = ServerCredentials.read(Path(door.credentials)) if door.credentials else None
     home.mkdir(parents=True, exist_ok=True)
@@ -167,7 +172,9 @@ def _opened(home: Path, door: Door, tell: Tell, ready: Callable[[int], None]) ->
     inside = f"127.0.0.1:{port}"
     with ExitStack() as stack:
         superlink = stack.enter_context(start_superlink(home, port, secret, tls))
-        gateway = stack.enter_context(Gateway(door.address, inside, tls and tls[1:], known.ca if known else None))
+        gateway = stack.enter_context(
+            Gateway(door.address, inside, tls and tls[1:], known.ca if known else None, _HOLD, _LARGEST)
+        )
         superlink.wait_for(port)
         control = Control(inside, ca)
         stack.callback(control.close)
@@ -179,7 +186,6 @@ def _opened(home: Path, door: Door, tell: Tell, ready: Callable[[int], None]) ->
         desk = TaskDesk(inside, secret.read_bytes(), ca)
         stack.callback(desk.close)
         grid = stack.enter_context(server_grid(desk))
-        ready(gateway.port)
         tell(f"Waiting for {door.clients} sites at port {gateway.port}.")
         yield Roll(grid, door.clients, keys if known else None, tell)
     shutil.rmtree(home / "flwr", ignore_errors=True)

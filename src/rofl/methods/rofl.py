@@ -112,7 +112,7 @@ class Rofl(SmallLossSgd):
         """R(t), with tau as given, or as the share of samples that were not confident in the last round."""
         if self.tau != "auto":
             return self.keep_rate(rnd)
-        return keep_rate(rnd.index, min(float(glob.extra["doubt"]), _MOST), self.warmup)
+        return keep_rate(rnd.index, min(max(float(glob.extra["doubt"]), 0.0), _MOST), self.warmup)
 
     def _start(self, net: Network, stored: Tensor, data: Shard, relabel: bool) -> tuple[Tensor, Tensor]:
         """f_k,0 and the pseudo-labels of Eq. 8: one pass over the client's data, where either needs it.

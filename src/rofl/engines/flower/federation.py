@@ -60,7 +60,7 @@ class Federation:
         blank = self.method.blank(glob)
         here = self.roll.wait_for_one(cohort, Order(self.settings, index), self.terms.gather)
         letters = {client: Order(self.settings, index, self.kept.get(client, 0)) for client in cohort if client in here}
-        replies = dict(self._ask("train", here, _addressed(pack_order(Order(self.settings), glob), letters), index))
+        replies = dict(self._ask("train", here, addressed(pack_order(Order(self.settings), glob), letters), index))
         for client in cohort:
             update, problem = read_answer(replies.pop(client, "it is not connected"), blank)
             if problem is None:
@@ -102,7 +102,7 @@ def read_answer(answer: RecordDict | str, blank: Update) -> Answer:
     return update, check_update(update, blank)
 
 
-def _addressed(content: RecordDict, orders: Mapping[int, Order]) -> dict[int, RecordDict]:
+def addressed(content: RecordDict, orders: Mapping[int, Order]) -> dict[int, RecordDict]:
     """One letter each around the same arrays."""
     told = {client: pack_order(order)["order"] for client, order in orders.items()}
     letters = {}

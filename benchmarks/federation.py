@@ -1,0 +1,118 @@
+"""Three hospitals on one machine: real processes, TLS, keys, 40 % wrong labels, one of them killed on the way.
+
+Ends with the accuracy of the local run beside that of the federation, and each site's list of suspects.
+
+    python benchmarks/federation.py --rounds 40
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+SITES = ("north", "east", "south")
+WITHIN = 1.0  # points of accuracy that the kill may cost
+
+
+def main() -> int:
+    """Run both, compare, and say how it went."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of rofl run")
+    parser.add_argument("--out", type=Path, help="a new folder; a temporary one where absent")
+    chosen = parser.parse_args()
+    place = chosen.out or Path(tempfile.mkdtemp(prefix="rofl-federation-"))
+    place.mkdir(parents=True, exist_ok=True)
+    settings = ["noise.ratio=0.4", f"clients={len(SITES)}", f"cohort={len(SITES)}", f"rounds={chosen.rounds}"]
+    words = [word for each in [*settings, *chosen.set] for word in ("--set", each)]
+    port = free_port()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def rofl(name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        with open(place / f"{name}.log", "ab") as log:
+            command = [sys.executable, "-m", "rofl", *arguments]
+            started.append(subprocess.Popen(command, cwd=place, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+        return started[-1]
+
+    def join(name: str) -> "subprocess.Popen[bytes]":
+        where = ("--server", f"localhost:{port}", "--credentials", f"keys/sites/{name}")
+        return rofl(name, "join", *where, "--out", f"site-{name}")
+
+    try:
+        named = [word for name in SITES for word in ("--site", name)]
+        say("making certificates and keys, and starting the coordinator")
+        assert rofl("init", "serve", "--init", "keys", *named, "--host", "localhost").wait() == 0
+        door = ("--credentials", "keys/server", "--address", f"127.0.0.1:{port}", "--out", "run")
+        coordinator = rofl("serve", "serve", "--preset", "digits", *words, *door)
+        sites = {name: join(name) for name in SITES}
+        half = max(1, chosen.rounds // 2)
+        wait_for(lambda: rounds_done(place) >= half or coordinator.poll() is not None)
+        say(f"kill -9 of {SITES[1]} in round {half + 1}, and its restart")
+        sites[SITES[1]].send_signal(signal.SIGKILL)
+        sites[SITES[1]].wait()
+        killed = time.monotonic()
+        sites[SITES[1]] = join(SITES[1])
+        wait_for(lambda: "is back" in (place / "serve.log").read_text() or coordinator.poll() is not None)
+        say(f"{SITES[1]} is back after {time.monotonic() - killed:.1f} s")
+        if coordinator.wait() != 0 or any(site.wait() for site in sites.values()):
+            sys.stdout.write((place / "serve.log").read_text())
+            return 1
+        say("the same without a network, for comparison")
+        assert rofl("local", "run", "digits", *words, "--out", "local").wait() == 0
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.terminate()
+    return compare(place)
+
+
+def compare(place: Path) -> int:
+    """The outcome as a table."""
+    together, local = (json.loads((place / run / "summary.json").read_text()) for run in ("run", "local"))
+    print("| | accuracy | seconds a round | digest |\n|---|---|---|---|")
+    for name, summary in (("federation", together), ("local run", local)):
+        accuracy, seconds = summary["test_accuracy"], summary["seconds_per_round"]
+        print(f"| {name} | {accuracy:.2f} % | {seconds:.2f} | {summary['digest'][:16]} |")
+    left_out = sum(len(json.loads(line)["dropped"]) for line in (place / "run/metrics.jsonl").read_text().splitlines())
+    print(f"\nAnswers left out on the way: {left_out}.")
+    for name in SITES:
+        lines = (place / f"site-{name}" / "suspects" / f"{name}.csv").read_text().splitlines()
+        flagged = sum(line.endswith(",yes") for line in lines)
+        print(f"{name}: {flagged} of {len(lines) - 1} labels look wrong; {place / f'site-{name}' / 'report.html'}")
+    return 0 if together["test_accuracy"] >= local["test_accuracy"] - WITHIN else 1
+
+
+def rounds_done(place: Path) -> int:
+    """Of the federation."""
+    path = place / "run" / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.is_file() else 0
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Look again and again."""
+    while not true():
+        time.sleep(0.1)
+
+
+def say(text: str) -> None:
+    """A line that is seen at once."""
+    print(text, flush=True)
+
+
+def free_port() -> int:
+    """A port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

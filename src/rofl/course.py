@@ -1,0 +1,133 @@
+"""The course of a run, wherever its clients are: rounds go on, and every one is on disk."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from rofl.config import Experiment
+from rofl.core.tensors import digest, mismatch
+from rofl.engines.bench import join_global
+from rofl.engines.client import NetworkSpec
+from rofl.engines.rounds import RoundReport
+from rofl.errors import UserError
+from rofl.methods.base import Global
+from rofl.run_folder import Checkpoint, RunFolder
+
+_LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
+
+Listener = Callable[[Experiment, Mapping[str, Any]], None]  # called with each line of metrics.jsonl
+
+
+class Interrupted(Exception):
+    """The run was stopped by the user; its checkpoint is written."""
+
+    def __init__(self, index: int, folder: Path) -> None:
+        self.index, self.folder = index, folder
+        super().__init__(f"stopped after round {index}")
+
+
+class Engine(Protocol):
+    """Where the clients of a run are, and how they are reached."""
+
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """The round of each client's state."""
+
+    def rounds(self, glob: Global, first: int, last: int) -> Iterator[RoundReport]:
+        """Rounds `first` to `last`, from a global state."""
+
+    def accuracy(self, glob: Global, index: int) -> float | None:
+        """Of a global state, in per cent."""
+
+    def settle(self) -> None:
+        """A checkpoint is written: nothing before it is needed."""
+
+
+def where_it_stands(folder: RunFolder, experiment: Experiment, network: NetworkSpec) -> Checkpoint:
+    """The newest checkpoint of a folder, or the beginning."""
+    fresh = Checkpoint(0, experiment.build_method().begin(network.build()), {})
+    start = folder.read_checkpoint() or fresh
+    problem = mismatch(join_global(start.glob), join_global(fresh.glob))
+    if problem:
+        raise UserError(f"The checkpoint of {folder.path} does not fit its config.toml: {problem}.", "a new run")
+    return start
+
+
+def learn(
+    folder: RunFolder, experiment: Experiment, start: Checkpoint, engine: Engine, listener: Listener | None
+) -> tuple[Global, list[dict[str, Any]]]:
+    """All rounds that are left: metrics.jsonl grows, checkpoints are written.
+
+    Raises:
+        Interrupted: on Ctrl-C, once the last finished round is on disk.
+    """
+    history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
+    folder.keep_history(history)
+    now, saved = start, start.index  # the newest round that is in metrics.jsonl, and that is on disk
+    try:
+        for report in engine.rounds(start.glob, start.index + 1, experiment.rounds):
+            due = report.index % experiment.evaluate_every == 0 or report.index > experiment.rounds - _LAST
+            entry = _entry(report, engine.accuracy(report.glob, report.index) if due else None)
+            folder.append_history(entry)
+            history.append(entry)
+            now = Checkpoint(report.index, report.glob, dict(engine.kept))
+            if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
+                folder.write_checkpoint(now)
+                engine.settle()
+                saved = now.index
+            if listener is not None:
+                listener(experiment, entry)
+    except KeyboardInterrupt:
+        if now.index > saved:
+            folder.write_checkpoint(now)
+        raise Interrupted(now.index, folder.path) from None
+    return now.glob, history
+
+
+def _entry(report: RoundReport, accuracy: float | None) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
+    return {
+        "round": report.index,
+        "accuracy": accuracy,
+        "seconds": round(report.seconds, 4),
+        "cohort": report.cohort,
+        "dropped": {str(client): reason for client, reason in report.dropped.items()},
+        "metrics": report.metrics,
+        "traffic": asdict(report.traffic),
+    }
+
+
+def account(
+    experiment: Experiment, history: list[dict[str, Any]], glob: Global, achieved: float | None, note: str
+) -> dict[str, Any]:
+    """What summary.json says of the learning; `achieved` is the share of wrong labels, where it is known."""
+    accuracies = [entry["accuracy"] for entry in history if entry["accuracy"] is not None]
+    last = accuracies[-_LAST:]
+    seconds = sum(entry["seconds"] for entry in history)
+    total = {name: sum(entry["traffic"][name] for entry in history) for name in history[-1]["traffic"]}
+    down, up = total["down_model"] + total["down_extra"], total["up_model"] + total["up_extra"]
+    return {
+        "name": experiment.name,
+        "method": experiment.method["name"],
+        "dataset": experiment.data.name,
+        "noise": {**experiment.noise.model_dump(), "achieved": achieved},
+        "rounds": experiment.rounds,
+        "seed": experiment.seed,
+        "test_accuracy": sum(last) / len(last) if last else None,
+        "best_accuracy": max(accuracies, default=None),
+        "final_accuracy": accuracies[-1] if accuracies else None,
+        "seconds": round(seconds, 3),
+        "seconds_per_round": round(seconds / len(history), 4),
+        "bytes_up": up,
+        "bytes_down": down,
+        "bytes_centroids": total["down_extra"] + total["up_extra"],
+        "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
+        "note": note,
+        "dropped": sum(len(entry["dropped"]) for entry in history),
+        "versions": {"rofl": version("rofl"), "torch": torch.__version__},
+        "digest": digest(glob.model, glob.extra),
+    }

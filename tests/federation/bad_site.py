@@ -1,0 +1,58 @@
+"""A site that misbehaves: `python -m tests.federation.bad_site HOW` and then the arguments of `rofl join`.
+
+HOW is what is wrong with its updates (see SPOILT), or `pause:ROUND:FILE`: it sleeps in that round until it is killed,
+unless FILE is there, which it makes first.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from rofl.cli import main
+from rofl.core.tensors import Tensors
+from rofl.federation.hosts import PartHost
+from rofl.federation.seat import ClientSeat
+from rofl.methods.base import Global, Update
+
+
+def _first(update: Update, value: torch.Tensor) -> Update:
+    return replace(update, model={**update.model, next(iter(update.model)): value})
+
+
+def _slow(update: Update) -> Update:
+    time.sleep(600)
+    return update
+
+
+SPOILT = {
+    "nan": lambda update: _first(update, next(iter(update.model.values())) * float("nan")),
+    "shape": lambda update: _first(update, torch.zeros(7)),
+    "key": lambda update: replace(update, model={**update.model, "another": torch.zeros(1)}),
+    "weight": lambda update: replace(update, weight=-1.0),
+    "slow": _slow,
+}
+
+
+def spoil(how: str) -> None:
+    kind, _, rest = how.partition(":")
+    number, _, file = rest.partition(":")
+    train = ClientSeat.train
+
+    def spoilt(self: ClientSeat, glob: Global, index: int, state: Tensors) -> tuple[Update, Tensors]:
+        if kind == "pause" and index == int(number) and not Path(file).exists():
+            Path(file).touch()
+            time.sleep(600)
+        update, state = train(self, glob, index, state)
+        return SPOILT[kind](update) if kind in SPOILT else update, state
+
+    ClientSeat.train = spoilt  # type: ignore[method-assign]
+    if kind == "empty":
+        PartHost.describe = lambda self, order, context: {"client": 0, "name": self.name, "samples": 0}  # type: ignore
+
+
+if __name__ == "__main__":
+    spoil(sys.argv.pop(1))
+    main()

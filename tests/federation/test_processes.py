@@ -1,0 +1,119 @@
+"""Real coordinators and sites on this machine: keys, kill -9, and sites that misbehave."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+
+import rofl
+from rofl.engines.flower.credentials import make_credentials
+from rofl.engines.flower.processes import free_port
+from tests.federation.people import TINY, People, sets
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Any:
+    with People(tmp_path) as all_of_them:
+        yield all_of_them
+
+
+def local_digest(tmp_path: Path, **changes: Any) -> str:
+    keys = {key.replace(".", "__"): value for key, value in TINY.items()} | changes
+    return str(rofl.run(rofl.preset("digits", **keys), tmp_path / "local", workers=0).summary["digest"])
+
+
+def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator(
+    people: People, tmp_path: Path
+) -> None:
+    """With client state, which joint optimization has: the digest is that of a local run where nothing happened."""
+    make_credentials(tmp_path / "keys", ["north", "south"], ["localhost"])
+    address = f"127.0.0.1:{free_port()}"
+    serve = ("serve", "--preset", "digits", "--method", "joint", "--credentials", "keys/server", "--address", address)
+    coordinator = people.rofl("serve", *serve, *sets({**TINY, "method.start": 1}), "--out", "run")
+
+    def join(name: str, bad: str = "") -> Any:
+        where = ("--server", address.replace("127.0.0.1", "localhost"), "--credentials", f"keys/sites/{name}")
+        return people.rofl(name, "join", *where, "--out", f"site-{name}", bad=bad)
+
+    north = join("north", bad="pause:2:north-paused")
+    south = join("south", bad="pause:4:south-paused")
+    north.wait_for("Round 2")
+    north.kill()  # in mid-round, with the letter in hand
+    north = join("north")
+    south.wait_for("Round 4")
+    assert len(people.history()) == 3
+    coordinator.kill()
+    south.kill()  # and a site with it, whose memory is on disk only
+    coordinator = people.rofl("serve", "serve", "--resume", "run")
+    south = join("south")
+    assert [coordinator.code(), north.code(), south.code()] == [0, 0, 0], coordinator.said()
+    assert [entry["dropped"] for entry in people.history()] == [{}] * 4
+    assert people.summary()["digest"] == local_digest(tmp_path, method="joint", method__start=1)
+    for name in ("north", "south"):
+        assert (tmp_path / f"site-{name}" / "suspects" / f"{name}.csv").is_file()
+        assert (tmp_path / f"site-{name}" / "report.html").is_file()
+        assert people.summary(f"site-{name}")["digest"] == people.summary()["digest"]
+    assert list((tmp_path / "run").glob("suspects/*")) == []
+
+
+@pytest.mark.slow
+def test_sites_that_misbehave_are_left_out_with_the_reason(people: People, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    hows = ("", "nan", "shape", "key", "weight", "slow")
+    settings = {**TINY, "clients": 6, "cohort": 6, "rounds": 1, "data.train": 300}
+    where = ("--insecure", "--address", address, "--timeout", "40", "--out", "run")
+    coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+    for client, how in enumerate(hows):
+        people.rofl(f"site-{client}", "join", "--server", address, "--insecure", "--client", str(client), bad=how)
+    assert coordinator.code() == 0, coordinator.said()
+    (entry,) = people.history()
+    reasons = {int(client): reason for client, reason in entry["dropped"].items()}
+    assert reasons.pop(1).endswith("is not finite")
+    assert "has shape (7,), not" in reasons.pop(2)
+    assert reasons.pop(3) == "'another' was not asked for"
+    assert reasons.pop(4) == "its weight is -1.0"
+    assert reasons.pop(5) == "it did not answer within 40 s"
+    assert reasons == {}
+    assert people.summary()["final_accuracy"] > 15  # the one good site's model, not a spoilt one
+
+
+@pytest.mark.slow
+def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    where = ("--insecure", "--address", address, "--wait", "12", "--out", "run")
+    coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(TINY), *where)
+    people.rofl("empty", "join", "--server", address, "--insecure", "--name", "empty", bad="empty")
+    assert coordinator.code() == 2
+    said = " ".join(coordinator.said().split())
+    assert "Only 0 of 2 sites came within 12 s. empty has no sample to train with." in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people: People, tmp_path: Path) -> None:
+    """Two federations at once, besides: the second neither sees nor disturbs the first."""
+    first, second = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    settings = {**TINY, "clients": 1, "cohort": 1, "rounds": 2}
+    serves, sites = {}, {}
+    for run, address in (("one", first), ("two", second)):
+        where = ("--insecure", "--address", address, "--out", run)
+        serves[run] = people.rofl(f"serve-{run}", "serve", "--preset", "digits", *sets(settings), *where)
+        bad = "pause:2:paused" if run == "one" else ""
+        sites[run] = people.rofl(
+            f"site-{run}", "join", "--server", address, "--insecure", "--out", f"at-{run}", bad=bad
+        )
+    sites["one"].wait_for("Round 2")
+    serves["one"].interrupt()
+    assert serves["one"].code() == 130
+    assert "Go on with: rofl serve --resume one" in " ".join(serves["one"].said().split())
+    assert len(people.history("one")) == 1
+    assert [serves["two"].code(), sites["two"].code()] == [0, 0]
+    digest = local_digest(tmp_path, clients=1, cohort=1, rounds=2)
+    assert people.summary("two")["digest"] == digest
+    sites["one"].kill()
+    sites["one"] = people.rofl("site-one", "join", "--server", first, "--insecure", "--out", "at-one")
+    serves["one"] = people.rofl("serve-one", "serve", "--resume", "one")
+    assert [serves["one"].code(), sites["one"].code()] == [0, 0]
+    assert people.summary("one")["digest"] == digest
