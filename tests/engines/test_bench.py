@@ -59,7 +59,7 @@ def in_memory(files: tuple[ImageFiles, ImageFiles, torch.Tensor]) -> tuple[str, 
     return outcome(train[:], test[:], labels, workers=0)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_streaming_gives_the_bits_of_images_in_memory(
     files: tuple[ImageFiles, ImageFiles, torch.Tensor], in_memory: tuple[str, ...], workers: int
 ) -> None:

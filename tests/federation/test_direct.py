@@ -17,7 +17,7 @@ from rofl.config import Experiment
 from rofl.core.tensors import Tensors, digest
 from rofl.engines.flower import DirectGrid, Federation, MethodStrategy, Terms, make_client_app
 from rofl.engines.flower.roll import Roll
-from rofl.engines.flower.wire import Order
+from rofl.engines.flower.wire import Order, get_tensors
 from rofl.errors import UserError
 from rofl.experiment import materials
 from rofl.federation.hosts import PartHost
@@ -177,8 +177,9 @@ def test_an_update_is_what_the_method_asks_for_and_a_few_numbers() -> None:
     grid.push_messages = listening  # type: ignore[method-assign]
     list(federation_of(chosen, grid).rounds(begin(chosen), 1, 1))
     update = seen[-1]
-    assert set(update) == {"model", "extra", "sums"}
+    assert set(update) == {"arrays", "layout", "sums"}
     blank = chosen.build_method().blank(begin(chosen))
-    assert set(update["model"]) == set(blank.model)
-    assert set(update["extra"]) == set(blank.extra)
+    model, extra = get_tensors(update, "model", "extra")
+    assert (set(model), set(extra)) == (set(blank.model), set(blank.extra))
+    assert list(update["arrays"]) == ["float32"]  # one vector, as secure aggregation wants it
     assert all(isinstance(value, float) for value in update["sums"].values())

@@ -17,7 +17,7 @@ import rofl
 from rofl import auditing
 from rofl.cli import main
 from rofl.cli.choose import choose
-from rofl.experiment import Interrupted
+from rofl.course import Interrupted
 from rofl.run_folder import RunFolder
 from rofl.scene import prepare
 from tests.data.own import places

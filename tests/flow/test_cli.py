@@ -1,7 +1,6 @@
 """The command line as a user meets it: real folders, and real processes where these matter."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from rofl.methods import METHODS
 from rofl.presets import PRESETS
 from tests.flow.called import rofl
 
-TINY = ["--set", "rounds=3", "--set", "data.train=200", "--set", "clients=4", "--set", "cohort=2"]
+FEW = ("rounds=3", "data.train=100", "data.test=60", "clients=4", "cohort=2", "model.name=mlp", "method.epochs=1")
+TINY = [word for change in FEW for word in ("--set", change)]
 
 
 def test_run_writes_the_folder_and_prints_json_on_stdout_only(tmp_path) -> None:
@@ -89,17 +89,12 @@ def test_a_mistake_is_one_sentence_with_the_next_thing_to_try(mistake, tmp_path,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_data_set_says_where_to_put_it(tmp_path) -> None:
+def test_a_missing_data_set_says_where_to_put_it(tmp_path, monkeypatch) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    environment = {**os.environ, "https_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
-    done = subprocess.run(
-        [sys.executable, "-m", "rofl", "run", "mnist-lite", "--data-dir", str(empty)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    done = rofl("run", "mnist-lite", "--data-dir", str(empty), cwd=tmp_path)
     assert done.returncode == 2
     assert "train-images-idx3-ubyte" in done.stderr
     assert "--data-dir" in done.stderr
@@ -114,7 +109,7 @@ def test_listings_name_everything(tmp_path) -> None:
 
 
 def test_ctrl_c_keeps_the_checkpoint_and_resume_ends_as_if_undisturbed(tmp_path) -> None:
-    settings = ["--set", "rounds=6", "--set", "data.train=200", "--set", "clients=4", "--set", "cohort=2"]
+    settings = ["--set", "rounds=6", "--set", "data.train=120", "--set", "clients=4", "--set", "cohort=2"]
     whole = rofl("run", "digits", *settings, "--out", "whole", "--workers", "0", "--json", cwd=tmp_path)
     command = [sys.executable, "-m", "rofl", "run", "digits", *settings, "--out", "cut", "--workers", "1"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

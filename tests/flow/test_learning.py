@@ -11,7 +11,8 @@ def late_accuracy(run: rofl.Run) -> float:
 
 
 def test_with_four_of_ten_labels_wrong_rofl_beats_plain_and_finds_them(tmp_path: Path) -> None:
-    changes = {"noise__ratio": 0.4, "rounds": 12, "clients": 10, "cohort": 4, "method__batch": 20, "model__width": 0.5}
+    few = {"data__train": 600, "rounds": 12, "clients": 4, "cohort": 2, "method__batch": 20, "model__width": 0.5}
+    changes = {"noise__ratio": 0.4, **few}
     plain = rofl.run(rofl.preset("digits", method="plain", **changes), tmp_path / "plain", workers=0)
     ours = rofl.run(rofl.preset("digits", method__t_pl=6, **changes), tmp_path / "rofl", workers=0)
     assert late_accuracy(ours) > late_accuracy(plain) + 2

@@ -23,7 +23,7 @@ from rofl.report.thumbnails import thumbnails
 from rofl.run_folder import RunFolder
 from rofl.scene import prepare
 from tests.data.own import places
-from tests.flow.tiny import outcome, start, wait_for_lines
+from tests.flow.tiny import Killed, kill_after, outcome
 from tests.report.reading import Page
 from tests.report.synthetic import data_of
 
@@ -215,8 +215,8 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
 
 def test_a_killed_run_goes_on_and_changed_data_is_noticed(photos: Path, tmp_path: Path) -> None:
     chosen = own(photos, rounds=4)
-    with start(chosen, tmp_path / "cut", pause=2) as process:
-        wait_for_lines(process, tmp_path / "cut", 2)
+    with pytest.raises(Killed):
+        rofl.run(chosen, tmp_path / "cut", workers=0, listener=kill_after(2))
     shutil.copytree(tmp_path / "cut", tmp_path / "other")
     resumed = rofl.resume(tmp_path / "cut", workers=0)
     assert outcome(resumed.folder) == outcome(rofl.run(chosen, tmp_path / "whole", workers=0).folder)

@@ -2,21 +2,14 @@
 
 import json
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from rofl.cli import main
 from rofl.reproduce import GRIDS
+from tests.flow.called import rofl
 from tests.report.reading import Page
-
-
-def rofl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rofl", "reproduce", *arguments], cwd=cwd, capture_output=True, text=True
-    )
 
 
 @pytest.fixture
@@ -89,7 +82,7 @@ def test_a_mistake_is_one_sentence(called, tmp_path, arguments, words) -> None:
 
 
 def test_a_grid_end_to_end_and_again(tmp_path) -> None:
-    arguments = ["table-participants", "--cells", "1,2", "--out", "kept"]
+    arguments = ["reproduce", "table-participants", "--cells", "1,2", "--out", "kept"]
     first = rofl(*arguments, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "2 runs, 0 finished already" in first.stderr
@@ -124,7 +117,8 @@ def test_a_grid_end_to_end_and_again(tmp_path) -> None:
 
 
 def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path) -> None:
-    done = rofl("covidx", "--scale", "lite", "--data-dir", "empty", "--cells", "F. L.", "--json", cwd=tmp_path)
+    words = ["reproduce", "covidx", "--scale", "lite", "--data-dir", "empty", "--cells", "F. L.", "--json"]
+    done = rofl(*words, cwd=tmp_path)
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
     assert "error: Not everything ran: COVIDx is not in empty/covidx_mini." in said

@@ -14,15 +14,24 @@ import pytest
 
 import rofl
 from rofl import scene
+from rofl.course import Interrupted
 from rofl.engines.local import Simulation
 from rofl.engines.pool import Pool
 from rofl.engines.states import StateStore
 from rofl.errors import UserError
-from rofl.experiment import Interrupted
 from rofl.methods import METHODS
 from rofl.run_folder import RunFolder
 from tests.engines.processes import children, wait_until_gone
-from tests.flow.tiny import METHODS_OF_TESTS, outcome, start, tiny, undisturbed, wait_for_lines
+from tests.flow.tiny import (
+    METHODS_OF_TESTS,
+    Killed,
+    kill_after,
+    outcome,
+    start,
+    tiny,
+    undisturbed,
+    wait_for_lines,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +45,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("method", "every", "lines", "workers"),
-    [("rofl", 1, 1, 0), ("rofl", 2, 3, 0), ("remember", 2, 3, 1)],
+    [("rofl", 1, 1, 0), ("remember", 2, 3, 1)],
 )
 def test_a_killed_run_ends_as_if_it_had_not_been(
     method: str, every: int, lines: int, workers: int, tmp_path: Path
@@ -50,8 +59,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(
 
 def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> None:
     experiment = tiny(method="remember", checkpoint_every=3, rounds=6)
-    with start(experiment, tmp_path / "run", pause=5) as process:
-        wait_for_lines(process, tmp_path / "run", 5)
+    with pytest.raises(Killed):
+        rofl.run(experiment, tmp_path / "run", workers=0, listener=kill_after(5))
     folder = RunFolder(tmp_path / "run")
     checkpoint = folder.read_checkpoint()
     assert checkpoint is not None
@@ -100,10 +109,6 @@ def test_ctrl_c_before_the_first_round_is_over(tmp_path: Path, monkeypatch: pyte
 
 
 # --- at every moment ---
-
-
-class Killed(BaseException):
-    """Nothing handles it: as far as the disk can tell, the process is gone."""
 
 
 class Axe:
@@ -180,12 +185,12 @@ def test_wherever_a_run_is_killed_it_goes_on(
         assert outcome(folder) == undisturbed(experiment), f"killed at moment {number}"
 
 
-@pytest.mark.parametrize(("method", "every"), [("rofl", 1), ("remember", 2)])
+@pytest.mark.parametrize(("method", "every", "rounds"), [("rofl", 1, 2), ("remember", 2, 3)])
 def test_wherever_ctrl_c_falls_the_run_goes_on(
-    method: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, every: int, rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after each step of a run, also in the middle of a round."""
-    experiment = tiny(method=method, checkpoint_every=every, **SMALLEST)
+    experiment = tiny(method=method, checkpoint_every=every, **{**SMALLEST, "rounds": rounds})
     different = []
     for number, axe in enumerate(moments(KeyboardInterrupt)):
         folder = tmp_path / str(number)

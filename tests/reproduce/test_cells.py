@@ -20,6 +20,7 @@ from rofl.reproduce.cells import Store, run_cells
 from rofl.reproduce.plan import make_plan
 from rofl.run_folder import RunFolder
 from tests.engines.processes import children, wait_until_gone
+from tests.flow import called
 from tests.flow.tiny import outcome, tiny, undisturbed, wait_for_lines
 
 FEW = [tiny(rounds=2), tiny(rounds=2, method="plain"), tiny(rounds=2, seed=1), tiny(rounds=2, method="joint")]
@@ -142,7 +143,7 @@ def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: P
 
     thread = threading.Thread(target=axe)
     thread.start()
-    told = run_cells([endless, FEW[0]], store, 1, workers=1)
+    told = run_cells([endless, FEW[0]], store, 1, workers=0)
     thread.join()
     assert told == {store.place(endless).path: "its process died; run it again to go on"}
     assert outcome(store.place(FEW[0]).path) == undisturbed(FEW[0])
@@ -159,6 +160,8 @@ def test_two_commands_do_not_write_into_one_anothers_cells(tmp_path: Path) -> No
 
 # --- the whole command is killed ---
 
+COMMAND = ("reproduce", "table-time", "--cells", "plain", "--out", "kept")
+
 
 def cell_of(folder: Path) -> Experiment:
     """What the command below runs: four rounds."""
@@ -170,7 +173,7 @@ def cell_of(folder: Path) -> Experiment:
 def command(folder: Path) -> "Iterator[subprocess.Popen[str]]":
     """The command in a process and a session of its own, which ends with the block."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "rofl", "reproduce", "table-time", "--cells", "plain", "--out", "kept"],
+        [sys.executable, "-m", "rofl", *COMMAND],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -201,9 +204,8 @@ def test_a_killed_command_leaves_nobody_behind_and_goes_on_next_time(tmp_path: P
     first = place.read_history()[:1]
     assert first
     assert not place.is_finished()
-    with command(tmp_path) as process:
-        said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    done = called.rofl(*COMMAND, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert place.read_history()[:1] == first  # its time included: it was not run again
     assert outcome(place.path) == undisturbed(cell_of(tmp_path))
 

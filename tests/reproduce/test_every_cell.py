@@ -68,15 +68,20 @@ def run_all(chosen: Iterable[Experiment], folder: Path, data_dir: Path | None = 
     return len(small)
 
 
+@functools.cache
+def experiments(scale: Scale) -> list[Experiment]:
+    return make_plan("all", scale, 1, Path("nowhere")).experiments()
+
+
 @pytest.mark.parametrize("scale", NUMBERS)
 def test_every_cell_builds(scale: Scale) -> None:
-    plan = make_plan("all", scale, 1, Path("nowhere"))
+    plan, different = make_plan("all", scale, 1, Path("nowhere")), experiments(scale)
     built = [one for grid, cells in plan.chosen for cell in cells for one in plan.of_cell(grid, cell)]
     assert len(built) == NUMBERS[scale]
-    assert len({one.toml() for one in built}) == len(plan.experiments()) == EXPERIMENTS[scale]
-    assert all(one.build_method() for one in plan.experiments())
+    assert len({one.toml() for one in built}) == len(different) == EXPERIMENTS[scale]
+    assert all(one.build_method() for one in different)
     assert {one.method["name"] for one in built} == METHODS.keys()
-    assert all(experiment(one.model_dump()) == one for one in plan.experiments())
+    assert all(experiment(one.model_dump()) == one for one in different)
 
 
 def test_every_grid_has_as_many_cells_as_we_know_of() -> None:
@@ -88,13 +93,13 @@ def test_every_grid_has_as_many_cells_as_we_know_of() -> None:
 
 
 def test_every_tiny_experiment_goes_through_a_round(tmp_path: Path) -> None:
-    chosen = make_plan("all", "tiny", 1, Path("nowhere")).experiments()
+    chosen = experiments("tiny")
     assert len(chosen) == EXPERIMENTS["tiny"]
     assert run_all(chosen, tmp_path) == 98  # the others differ in their schedule or clients a round
 
 
 def test_every_lite_and_paper_experiment_goes_through_a_round(tmp_path: Path, some_files: Path) -> None:
-    chosen = [one for scale in ("lite", "paper") for one in make_plan("all", scale, 1, Path("nowhere")).experiments()]
+    chosen = [*experiments("lite"), *experiments("paper")]
     assert len(chosen) == EXPERIMENTS["lite"] + EXPERIMENTS["paper"]
     assert {one.data.name for one in chosen} == {"mnist", "cifar10", "clothing1m", "covidx", "covidx_mini"}
     assert run_all(chosen, tmp_path, some_files) == 168

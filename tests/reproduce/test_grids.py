@@ -1,5 +1,6 @@
 """The paper's tables and figures: its numbers, and what each cell runs. Numbers are copied from paper.tex."""
 
+import functools
 import math
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def lines(text: str) -> dict[str, list[float | None]]:
     return {name.strip(): [None if word == "-" else float(word) for word in rest.split()] for name, rest in rows}
 
 
+@functools.cache
 def of(name: str, row: str, column: str, scale: Scale = "paper", seed: int = 0) -> Experiment:
     """What a cell runs."""
     chosen = experiment_of(GRIDS[name], cell_at(name, row, column), scale, seed)
@@ -329,6 +331,7 @@ RATES = {  # of plain the paper states none; joint's 0 stands for Tanaka's, by n
 EVERY = {"plain": 10, "coteaching": 10, "joint": 0, "selflearning": 5, "rofl": 10}  # of Clothing1M
 
 
+@functools.cache
 def protocol() -> list[tuple[str, Experiment]]:
     """Every federated experiment of the three main tables, with its data set."""
     return [

@@ -176,10 +176,10 @@ def test_problems_are_told_once(tmp_path: Path) -> None:
 # --- the page ---
 
 
-@pytest.fixture
-def outcomes(tmp_path: Path) -> list[Outcome]:
-    """A line chart, bars and the t-SNE pictures, with a cell that could not run."""
-    store = Store(tmp_path / "cells")
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    """A line chart, bars and the t-SNE pictures, with a cell that could not run; nobody changes them."""
+    store = Store(tmp_path_factory.mktemp("outcomes") / "cells")
     for name in ("table-client-noise", "intensity", "fig-tsne"):
         for number, cell in enumerate(GRIDS[name].cells):
             for seed in (0, 1):

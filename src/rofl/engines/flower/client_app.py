@@ -3,18 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from rofl.core.tensors import Tensors
-from rofl.engines.flower.wire import (
-    Order,
-    from_arrays,
-    pack_sums,
-    pack_update,
-    to_arrays,
-    unpack_order,
-)
+from rofl.engines.flower.wire import Order, pack_sums, pack_update, unpack_order
+from rofl.engines.records import pack, unpack
 from rofl.methods.base import Global, Update
 
 _STATE = "rofl-state-"  # context.state holds one record per round whose state may still be asked for
@@ -84,7 +79,7 @@ def make_client_app(host: Host, note: Callable[[str, Order], None] = lambda kind
 def recall(store: RecordDict, kept: int) -> Tensors:
     """The state that round `kept` left; empty where there is none, as for a site that lost its memory."""
     found = store.get(f"{_STATE}{kept}")
-    return from_arrays(found) if isinstance(found, ArrayRecord) else {}
+    return unpack(found["state"].numpy().tobytes())[0]["state"] if isinstance(found, ArrayRecord) else {}
 
 
 def keep(store: RecordDict, order: Order, state: Tensors) -> None:
@@ -93,7 +88,8 @@ def keep(store: RecordDict, order: Order, state: Tensors) -> None:
         if name != f"{_STATE}{order.kept}":
             del store[name]
     if state:
-        store[f"{_STATE}{order.index}"] = to_arrays(state)
+        raw = np.frombuffer(pack({"state": state}, {}), dtype=np.uint8)
+        store[f"{_STATE}{order.index}"] = ArrayRecord({"state": Array(raw)})
 
 
 def _there(glob: Global | None) -> Global:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import RecordDict
 
 from rofl.core.tensors import Tensors
 from rofl.engines.flower.post import Presence, exchange
@@ -104,9 +104,4 @@ def read_answer(answer: RecordDict | str, blank: Update) -> Answer:
 
 def addressed(content: RecordDict, orders: Mapping[int, Order]) -> dict[int, RecordDict]:
     """One letter each around the same arrays."""
-    told = {client: pack_order(order)["order"] for client, order in orders.items()}
-    letters = {}
-    for client, order in told.items():
-        assert isinstance(order, ConfigRecord)
-        letters[client] = RecordDict({"model": content["model"], "extra": content["extra"], "order": order})
-    return letters
+    return {client: RecordDict({**content, "order": pack_order(order)["order"]}) for client, order in orders.items()}

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from flwr.app import ArrayRecord, RecordDict
+import torch
+from flwr.app import Array, ArrayRecord, RecordDict
 
 from rofl import atomic
-from rofl.engines.flower.wire import from_arrays, to_arrays
 from rofl.engines.records import pack, unpack
 
 
@@ -24,11 +24,15 @@ class Memory:
             return
         if not any(isinstance(record, ArrayRecord) for record in state.values()):
             for name, tensors in groups.items():
-                state[name] = to_arrays(tensors)
+                state[name] = ArrayRecord({key: Array(value.numpy()) for key, value in tensors.items()})
 
     def keep(self, state: RecordDict) -> None:
         """Write what the state holds; a method without client state leaves no file."""
-        groups = {name: from_arrays(record) for name, record in state.items() if isinstance(record, ArrayRecord)}
+        groups = {
+            name: {key: torch.from_numpy(array.numpy().copy()) for key, array in record.items()}
+            for name, record in state.items()
+            if isinstance(record, ArrayRecord)
+        }
         if groups:
             atomic.write(self.path, pack(groups, {}))
         else:

@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterable
 from logging import INFO
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
 from rofl.engines.flower.federation import addressed, read_answer
 from rofl.engines.flower.roll import Roll
-from rofl.engines.flower.wire import Order, pack_order, to_arrays, unpack_sums
+from rofl.engines.flower.wire import Order, pack_order, unpack_sums
 from rofl.engines.rounds import RoundReport, choose_cohort, finish_round
 from rofl.methods.base import Global, Method, Round
 
@@ -80,7 +80,8 @@ class MethodStrategy(Strategy):
         self.reports.append(report)
         for client, reason in report.dropped.items():
             log(INFO, "client %s was left out of round %s: %s", client, server_round, reason)
-        return to_arrays(self.glob.model), MetricRecord(dict(report.metrics))
+        arrays = ArrayRecord({name: Array(value.numpy()) for name, value in self.glob.model.items()})
+        return arrays, MetricRecord(dict(report.metrics))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

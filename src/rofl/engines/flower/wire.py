@@ -1,5 +1,10 @@
-"""What travels: global states down and updates up, as Flower's records."""
+"""What travels: global states down and updates up, as Flower's records.
 
+Flower moves every array in several requests of its own, at a few milliseconds each. So all tensors of one kind go as
+one vector, which is also what secure aggregation adds up; a line of JSON says where in it each tensor lies.
+"""
+
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,26 +28,43 @@ class Order:
     kept: int = 0  # the round of the client state to start from; 0: none
 
 
-def to_arrays(tensors: Tensors) -> ArrayRecord:
-    """Named tensors, bit by bit, in the form of numpy's own files."""
-    return ArrayRecord(
-        {name: Array(np.asarray(value.detach().contiguous().numpy())) for name, value in tensors.items()}
-    )
+def put_tensors(content: RecordDict, **groups: Tensors) -> RecordDict:
+    """Groups of named tensors as `arrays`, a vector for each type, and `layout`."""
+    layout, vectors = [], dict[str, list[np.ndarray]]()
+    for group, tensors in groups.items():
+        for name, value in tensors.items():
+            flat = value.detach().reshape(-1).numpy()
+            layout.append((group, name, str(flat.dtype), list(value.shape)))
+            vectors.setdefault(str(flat.dtype), []).append(flat)
+    content["arrays"] = ArrayRecord({kind: Array(np.concatenate(parts)) for kind, parts in vectors.items()})
+    content["layout"] = ConfigRecord({"groups": json.dumps(list(groups)), "tensors": json.dumps(layout)})
+    return content
 
 
-def from_arrays(record: ArrayRecord) -> Tensors:
-    """The inverse of `to_arrays`; what is no array of numbers raises a ValueError."""
-    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+def get_tensors(content: RecordDict, *groups: str) -> list[Tensors]:
+    """The groups that `put_tensors` was given; anything else raises a ValueError."""
+    arrays, layout = content.get("arrays"), content.get("layout")
+    if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
+        raise ValueError("it has no arrays, or does not say how they lie")
+    if json.loads(str(layout.get("groups", "null"))) != list(groups):
+        raise ValueError("it brings other arrays than asked for")
+    vectors = {kind: torch.from_numpy(np.array(array.numpy())) for kind, array in arrays.items()}
+    found: dict[str, Tensors] = {group: {} for group in groups}
+    used = dict.fromkeys(vectors, 0)
+    for group, name, kind, shape in json.loads(str(layout.get("tensors", "[]"))):
+        start, size = used[kind], math.prod(shape)
+        found[group][name] = vectors[kind][start : start + size].reshape(shape)
+        used[kind] = start + size
+    if any(used[kind] != vector.numel() for kind, vector in vectors.items()):
+        raise ValueError("its arrays do not lie as it says")
+    return list(found.values())
 
 
 def pack_order(order: Order, glob: Global | None = None, **facts: int | float | str) -> RecordDict:
     """A message down."""
-    content = RecordDict()
-    if glob is not None:
-        content["model"], content["extra"] = to_arrays(glob.model), to_arrays(glob.extra)
     told: Facts = {"settings": order.settings, "round": order.index, "kept": order.kept, **facts}
-    content["order"] = ConfigRecord(dict(told))
-    return content
+    content = RecordDict({"order": ConfigRecord(dict(told))})
+    return content if glob is None else put_tensors(content, model=glob.model, extra=glob.extra)
 
 
 def unpack_order(content: RecordDict) -> tuple[Order, Global | None, Facts]:
@@ -52,14 +74,12 @@ def unpack_order(content: RecordDict) -> tuple[Order, Global | None, Facts]:
         raise ValueError("there is no order in it")
     facts: Facts = {name: _plain(value) for name, value in record.items()}
     order = Order(str(facts.pop("settings")), int(facts.pop("round")), int(facts.pop("kept")))
-    if "model" not in content:
-        return order, None, facts
-    return order, Global(_tensors(content, "model"), _tensors(content, "extra")), facts
+    return order, Global(*get_tensors(content, "model", "extra")) if "arrays" in content else None, facts
 
 
 def pack_update(update: Update) -> RecordDict:
     """A message up: sums, and nothing but sums."""
-    content = RecordDict({"model": to_arrays(update.model), "extra": to_arrays(update.extra)})
+    content = put_tensors(RecordDict(), model=update.model, extra=update.extra)
     content["sums"] = MetricRecord({"weight": float(update.weight), **_numbers(update.metrics)})
     return content
 
@@ -70,19 +90,19 @@ def unpack_update(content: RecordDict) -> Update:
     if "weight" not in sums:
         raise ValueError("it has no weight")
     weight = sums.pop("weight")
-    return Update(_tensors(content, "model"), weight, _tensors(content, "extra"), sums)
+    model, extra = get_tensors(content, "model", "extra")
+    return Update(model, weight, extra, sums)
 
 
 def pack_sums(numbers: Mapping[str, float], tables: Tensors | None = None) -> RecordDict:
     """Counts, such as those of an evaluation, and tables of counts."""
-    content = RecordDict({"sums": MetricRecord(_numbers(numbers))})
-    content["tables"] = to_arrays(tables or {})
-    return content
+    return put_tensors(RecordDict({"sums": MetricRecord(_numbers(numbers))}), tables=tables or {})
 
 
 def unpack_sums(content: RecordDict) -> tuple[dict[str, float], Tensors]:
     """What `pack_sums` was given; a count that is not finite or below 0 raises a ValueError."""
-    numbers, tables = _sums(content), _tensors(content, "tables")
+    numbers = _sums(content)
+    (tables,) = get_tensors(content, "tables")
     if any(not math.isfinite(value) or value < 0 for value in numbers.values()):
         raise ValueError("it counts what cannot be counted")
     return numbers, tables
@@ -99,13 +119,6 @@ def _sums(content: RecordDict) -> dict[str, float]:
     if any(isinstance(value, list) for value in record.values()):
         raise ValueError("its sums are no numbers")
     return {name: float(value) for name, value in record.items() if not isinstance(value, list)}
-
-
-def _tensors(content: RecordDict, name: str) -> Tensors:
-    record = content.get(name)
-    if not isinstance(record, ArrayRecord):
-        raise ValueError(f"it has no record {name!r}")
-    return from_arrays(record)
 
 
 def _plain(value: object) -> int | float | str:
