@@ -4,28 +4,34 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench check docs clean
+.PHONY: help demo test slow bench federation check docs clean
+# set-up leaves compiling to the first import, which must then be able to keep what it compiled
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("rofl needs Python 3.11 or newer; try: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(READY)  ## a first look, about a minute: plain FedAvg against rofl, 40 % of the labels wrong
 	$(BIN)/rofl demo
 
 test: $(READY)  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-slow: $(READY)  ## the figures that the README promises, as tests: about half an hour
+slow: $(READY)  ## the figures that the README promises, every fault of a federation, Flower's own programs: an hour
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'
 	$(BIN)/python -m pytest -m slow
 
 bench: $(READY)  ## timed scripts: what a round of rofl costs beside plain FedAvg
 	$(BIN)/python benchmarks/round_cost.py
+
+federation: $(READY)  ## three sites with keys on this machine, one killed on the way: about three minutes
+	$(BIN)/python benchmarks/federation.py
 
 check: $(READY)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -79,6 +79,8 @@ def resume(
     """Go on with a run that was interrupted; a finished one is returned as it is."""
     folder = RunFolder(Path(out))
     experiment = folder.read_experiment()
+    if not folder.is_finished() and (folder.path / "serve.toml").is_file():
+        raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
     if folder.is_finished():
         return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
     return _go_on(folder, experiment, *materials(experiment, data_dir), workers, listener)

@@ -1,6 +1,7 @@
 """Commands for sites on machines of their own: serve, join."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,44 +48,31 @@ def serve(
         return
     from rofl.cli.learning import show, write_page
     from rofl.cli.progress import Watch
-    from rofl.config import parse_change, read_toml
     from rofl.experiment import fresh_folder
     from rofl.federation.serving import Door, serve
     from rofl.run_folder import RunFolder
 
-    changes: dict[str, Any] = dict(parse_change(text) for text in sets or [])
-    base: dict[str, Any] = {}
     if again is not None:
         folder, door = RunFolder(again), Door.read(again)
         chosen = folder.read_experiment() if folder.exists() else None
         if folder.is_finished():
             raise UserError(f"The run in {again} is finished.", f"rofl report {again}")
     else:
-        named = what or preset
         door = _door(address, credentials, insecure, clients, wait, timeout)
-        if named:
+        chosen = None
+        if what or preset:
             from rofl.cli.choose import choose
 
-            clients_too = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
-            chosen = choose(named, [*clients_too, *(sets or [])], method, seed)
-            door = _door(address, credentials, insecure, chosen.clients, wait, timeout)
-        else:
-            chosen = None
-            changes |= {} if method is None else {"method.name": method}
-            changes |= {} if seed is None else {"seed": seed}
-            if not door.clients:
-                raise UserError("It is not said how many sites there are to be.", "--clients 2")
+            counted = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
+            chosen = choose(what or preset, [*counted, *(sets or [])], method, seed)
+        door = replace(door, clients=chosen.clients if chosen else door.clients, settings=_asked(sets, method, seed))
+        if not door.clients:
+            raise UserError("It is not said how many sites there are to be.", "--clients 2")
         folder = RunFolder(out or (fresh_folder(chosen) if chosen else Path("runs") / "federation"))
-        if folder.path.exists() and any(folder.path.iterdir()):
+        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
             raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
-        folder.path.mkdir(parents=True, exist_ok=True)
-        door.write(folder.path)
-        base = read_toml(Path(named)) if named.endswith(".toml") and chosen is None else {}
-
     with Watch(talk) as watch:
-        done = serve(
-            folder, door, chosen, changes, base, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir
-        )
+        done = serve(folder, door, chosen, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
 
@@ -158,6 +146,14 @@ def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[
     result.print(table)
     total = sum(tensor.numel() * tensor.element_size() for tensors in groups.values() for tensor in tensors.values())
     _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
+
+
+def _asked(sets: list[str] | None, method: str | None, seed: int | None) -> dict[str, Any]:
+    """Settings with dotted keys."""
+    from rofl.config import parse_change
+
+    asked = dict(parse_change(text) for text in sets or [])
+    return asked | ({} if method is None else {"method.name": method}) | ({} if seed is None else {"seed": seed})
 
 
 def _door(address: str, credentials: Path | None, insecure: bool, clients: int, wait: float, timeout: float) -> Any:

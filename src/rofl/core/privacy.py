@@ -42,7 +42,7 @@ def privatised(
 
 
 def weights(sizes: Sequence[int]) -> list[float]:
-    """The a_j for parts of so many numbers, with which all the noise together is least: a_j^2 in proportion to sqrt(d_j).
+    """The a_j for parts of d_j numbers with which all the noise together is least: a_j^2 in proportion to sqrt(d_j).
 
     >>> [round(weight**2, 2) for weight in weights([6400, 400])]
     [0.8, 0.2]
@@ -94,4 +94,5 @@ def gaussian(like: Tensor, rng: torch.Generator | None) -> Tensor:
         return torch.randn(like.shape, generator=rng, dtype=like.dtype)
     bits = np.frombuffer(os.urandom(8 * like.numel()), dtype=np.uint64) >> 12  # whole numbers below 2^52
     uniform = (bits + 0.5) / 2.0**52  # exact, and never 0 or 1
-    return torch.special.ndtri(torch.from_numpy(uniform)).to(like.dtype).reshape(like.shape)
+    normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+    return normal.to(like.dtype).reshape(like.shape)

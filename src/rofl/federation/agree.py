@@ -8,25 +8,23 @@ from rofl.config import Experiment, experiment, with_changes
 from rofl.data.own.names import natural
 from rofl.engines.flower.roll import Site
 from rofl.errors import UserError
-from rofl.presets.own_data import Found, choose_for, over
+from rofl.presets.own_data import Found, choose_for
 
 
-def agree(sites: Sequence[Site], changes: Mapping[str, Any], base: Mapping[str, Any]) -> Experiment:
+def agree(sites: Sequence[Site], changes: Mapping[str, Any]) -> Experiment:
     """Settings for all: every class that any of them has, one size of image, and what suits the amount of samples.
 
     Args:
         sites: what each said.
         changes: settings with dotted keys that the coordinator gave.
-        base: settings of a file.
     """
     classes = sorted({str(name) for site in sites for name in _said(site, "classes", list)}, key=natural)
     side = int(median(_said(site, "side", int) for site in sites))
     channels = max(_said(site, "channels", int) for site in sites)
     found = Found([site.samples for site in sites], (channels, side, side))
     at_sites = {"data.name": "own", "data.classes": classes, "data.side": side, "data.channels": channels}
-    said = with_changes(base, changes)
-    chosen = choose_for(found, said, "federation", clients=len(sites))
-    return experiment(with_changes(over(chosen, base), {**at_sites, "data.partition": "iid", **changes}))
+    chosen = choose_for(found, with_changes({}, changes), "federation", clients=len(sites))
+    return experiment(with_changes(chosen, {**at_sites, "data.partition": "iid", **changes}))
 
 
 def _said(site: Site, name: str, kind: type) -> Any:

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Door:
     credentials: str = ""  # the folder `server` of rofl serve --init; "": none, on this machine only
     wait: float = 600.0  # seconds for the sites to come
     timeout: float = 3600.0  # seconds a site may take for its part of a round
+    settings: dict[str, Any] = field(default_factory=dict)  # with dotted keys, where the sites' data leads to the rest
 
     def write(self, folder: Path) -> None:
         """Keep it, for a resume."""
@@ -67,8 +68,6 @@ def serve(
     folder: RunFolder,
     door: Door,
     chosen: Experiment | None,
-    changes: Mapping[str, Any],
-    base: Mapping[str, Any],
     *,
     tell: Tell,
     begin: Callable[[Experiment], None] = lambda experiment: None,
@@ -81,21 +80,21 @@ def serve(
         folder: the run's; it holds its settings already where it is resumed.
         door: where the sites come in.
         chosen: what to run; None where the sites have data of their own, and settings follow from it.
-        changes: settings with dotted keys, for the latter.
-        base: settings of a file, for the latter.
         tell: is given sentences for people.
         begin: is told what is run, when all sites are there.
         listener: is told of every round.
         data_dir: where data sets lie.
     """
+    door.write(folder.path)
+    if chosen is not None:
+        folder.write_experiment(chosen)
     with _opened(folder.path / "flower", door, tell) as roll:
         settings = chosen.toml() if chosen is not None else ""
         sites = roll.gather(Order(settings), door.wait)
-        agreed = chosen if chosen is not None else agree(sites, changes, base)
+        agreed = chosen if chosen is not None else agree(sites, door.settings)
         if agreed.clients != door.clients:
             raise UserError(f"The settings are for {agreed.clients} clients, and {door.clients} sites are asked for.")
-        if not folder.exists():
-            folder.write_experiment(agreed)
+        folder.write_experiment(agreed)
         begin(agreed)
         return _rounds(folder, agreed, roll, sites, door, listener, data_dir, tell)
 

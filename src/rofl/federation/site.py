@@ -73,7 +73,7 @@ class Member:
         said = dict(self.host.describe(Order(""), context))
         images = self.host.images
         greeting = Greeting(0, self.name, len(images.train_labels), {**said, "classes": list(images.classes)})
-        chosen = agree([greeting], {"data.train": _TRIED, "rounds": 1}, {})
+        chosen = agree([greeting], {"data.train": _TRIED, "rounds": 1})
         host = OwnHost(name=self.name, source=self.host.source, progress=self.host.progress)
         seat = host.seat(Order(chosen.toml()), context)
         update, _ = seat.train(seat.first, 1, {})

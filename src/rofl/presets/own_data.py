@@ -55,7 +55,7 @@ def choose_own(
     clients = said.get("clients", named or max(1, min(_CLIENTS, len(images.train_labels) // _SHARE)))
     chosen = choose_for(found, said, spec.title, clients)
     chosen["data"] = {**chosen["data"], "partition": "given" if named else "iid"}
-    return experiment(with_changes(over(chosen, base), dotted)), images
+    return experiment(with_changes(_over(chosen, base), dotted)), images
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _preset(found: Found, clients: Any, title: str) -> Preset:
     )
 
 
-def over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+def _over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with those of a file put over them, table by table."""
     merged = dict(chosen)
     for key, value in base.items():

@@ -46,17 +46,24 @@ def get_tensors(content: RecordDict, *groups: str) -> list[Tensors]:
     arrays, layout = content.get("arrays"), content.get("layout")
     if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
         raise ValueError("it has no arrays, or does not say how they lie")
-    if json.loads(str(layout.get("groups", "null"))) != list(groups):
-        raise ValueError("it brings other arrays than asked for")
+    try:
+        return _apart(arrays, layout, groups)
+    except Exception as error:  # from others: numpy, json and torch raise whatever they do on bytes that are not ours
+        raise ValueError(f"its arrays cannot be read ({error})") from error
+
+
+def _apart(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...]) -> list[Tensors]:
+    if json.loads(str(layout["groups"])) != list(groups):
+        raise ValueError("others than asked for")
     vectors = {kind: torch.from_numpy(np.array(array.numpy())) for kind, array in arrays.items()}
     found: dict[str, Tensors] = {group: {} for group in groups}
     used = dict.fromkeys(vectors, 0)
-    for group, name, kind, shape in json.loads(str(layout.get("tensors", "[]"))):
+    for group, name, kind, shape in json.loads(str(layout["tensors"])):
         start, size = used[kind], math.prod(shape)
         found[group][name] = vectors[kind][start : start + size].reshape(shape)
         used[kind] = start + size
     if any(used[kind] != vector.numel() for kind, vector in vectors.items()):
-        raise ValueError("its arrays do not lie as it says")
+        raise ValueError("they do not lie as it says")
     return list(found.values())
 
 

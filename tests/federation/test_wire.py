@@ -1,0 +1,124 @@
+"""What travels comes out as it went in, bit by bit, and nothing else is taken for it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from rofl.core.tensors import Tensors, digest
+from rofl.engines.flower.client_app import keep, recall
+from rofl.engines.flower.memory import Memory
+from rofl.engines.flower.wire import (
+    Order,
+    get_tensors,
+    pack_order,
+    pack_sums,
+    pack_update,
+    put_tensors,
+    unpack_order,
+    unpack_sums,
+    unpack_update,
+)
+from rofl.methods.base import Global, Update
+
+KINDS = (torch.float32, torch.float64, torch.int64, torch.uint8)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Tensors:
+    shapes = st.lists(st.integers(0, 3), max_size=4)
+    named = draw(
+        st.dictionaries(st.text(min_size=1, max_size=5), st.tuples(shapes, st.sampled_from(KINDS)), max_size=5)
+    )
+    rng = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    return {
+        name: (torch.randn(shape, generator=rng) * 100).to(kind).transpose(0, -1)
+        if shape
+        else torch.ones((), dtype=kind)
+        for name, (shape, kind) in named.items()
+    }
+
+
+@given(tensors(), tensors(), st.floats(allow_nan=False), st.integers(0, 2**40))
+def test_orders_and_updates_come_out_as_they_went_in(model: Tensors, extra: Tensors, weight: float, index: int) -> None:
+    order, glob, facts = unpack_order(pack_order(Order("a = 1", index, 3), Global(model, extra), history="[]"))
+    assert (order, facts) == (Order("a = 1", index, 3), {"history": "[]"})
+    assert glob is not None
+    assert digest(glob.model, glob.extra) == digest(model, extra)
+    update = unpack_update(pack_update(Update(model, weight, extra, {"samples": 5.0})))
+    assert digest(update.model, update.extra) == digest(model, extra)
+    assert (update.weight, update.metrics) == (weight, {"samples": 5.0})
+
+
+def test_an_order_without_a_model_and_counts() -> None:
+    assert unpack_order(pack_order(Order("")))[1] is None
+    numbers, tables = unpack_sums(pack_sums({"right": 3}, {"transition": torch.eye(2)}))
+    assert numbers == {"right": 3.0}
+    assert tables["transition"].equal(torch.eye(2))
+
+
+@pytest.mark.parametrize("count", [-1.0, float("nan"), float("inf")])
+def test_what_cannot_be_counted_is_refused(count: float) -> None:
+    with pytest.raises(ValueError, match="cannot be counted"):
+        unpack_sums(pack_sums({"right": count}))
+
+
+def _with(name: str, record: ArrayRecord | ConfigRecord) -> RecordDict:
+    content = pack_update(Update({"w": torch.zeros(3)}, 1.0))
+    content[name] = record
+    return content
+
+
+BROKEN = {
+    "no layout": _with("layout", ArrayRecord({})),
+    "other groups": put_tensors(_with("order", ConfigRecord({})), model={}, more={}),
+    "too short": _with("arrays", ArrayRecord({"float32": Array(np.zeros(2, np.float32))})),
+    "too long": _with("arrays", ArrayRecord({"float32": Array(np.zeros(4, np.float32))})),
+    "another kind": _with("arrays", ArrayRecord({"float64": Array(np.zeros(3))})),
+    "no json": _with("layout", ConfigRecord({"groups": '["model", "extra"]', "tensors": "["})),
+    "strange json": _with("layout", ConfigRecord({"groups": '["model", "extra"]', "tensors": "[1]"})),
+    "huge": _with(
+        "layout",
+        ConfigRecord({"groups": '["model", "extra"]', "tensors": json.dumps([["model", "w", "float32", [10**12]]])}),
+    ),
+    "pickle": _with("arrays", ArrayRecord({"float32": Array("float32", (1,), "numpy.ndarray", b"\x80\x04K\x01.")})),
+    "no weight": put_tensors(pack_sums({}), model={}, extra={}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_a_message_that_is_broken_is_refused(name: str) -> None:
+    with pytest.raises(ValueError):
+        unpack_update(BROKEN[name])
+
+
+def test_a_state_is_kept_for_the_round_it_came_from_and_its_own(tmp_path: object) -> None:
+    store = RecordDict()
+    for index in (1, 2, 3):
+        keep(store, Order("", index, index - 1), {"labels": torch.full((2,), float(index))})
+    assert recall(store, 1) == {}
+    assert recall(store, 2)["labels"].tolist() == [2, 2]
+    assert recall(store, 3)["labels"].tolist() == [3, 3]
+    assert get_tensors(put_tensors(RecordDict(), state={}), "state") == [{}]
+
+
+def test_memory_outlives_the_process_and_damage_is_no_memory(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    memory, store = Memory(tmp_path / "memory"), RecordDict()
+    keep(store, Order("", 4, 3), {"labels": torch.ones(2)})
+    memory.keep(store)
+    fresh = RecordDict()
+    memory.restore(fresh)
+    assert recall(fresh, 4)["labels"].tolist() == [1, 1]
+    (tmp_path / "memory").write_bytes(b"half a f")
+    empty = RecordDict()
+    memory.restore(empty)
+    assert recall(empty, 4) == {}
+    memory.keep(RecordDict())
+    assert not (tmp_path / "memory").exists()
