@@ -46,7 +46,8 @@ def serve(
     if init is not None:
         _init(init, site or [], host or [])
         return
-    from rofl.cli.learning import show, write_page
+    from rofl import report
+    from rofl.cli.learning import show
     from rofl.cli.progress import Watch
     from rofl.experiment import fresh_folder
     from rofl.federation.serving import Door, serve
@@ -73,7 +74,7 @@ def serve(
             raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
     with Watch(talk) as watch:
         done = serve(folder, door, chosen, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir)
-    write_page([done], done.folder, data_dir)
+    report.write([done.folder], done.folder / "report.html", data_dir, report.View(server=True))
     show(done, as_json)
 
 

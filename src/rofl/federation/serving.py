@@ -129,7 +129,11 @@ def _rounds(
         "estimated": _estimated(counts, sites),
         "classes": list(scene.images.classes if scene else agreed.data.classes),
         "shape": list(network.shape),
-        "sites": {site.name: {"samples": site.samples} for site in sites},
+        "sites": {
+            site.name: {"samples": site.samples, "flagged": int(counts[site.client][0].get("flagged", 0))}
+            for site in sites
+            if site.client in counts
+        },
     }
     folder.write_summary(summary)
     return Run(folder.path, agreed, summary, history)

@@ -61,7 +61,14 @@ def read(path: Path) -> FinishedRun:
     history = folder.read_history()
     curve = [(entry["round"], entry["accuracy"]) for entry in history if entry["accuracy"] is not None]
     suspects = folder.read_suspects()
-    return FinishedRun(folder, experiment, summary, curve, sum(map(is_flagged, suspects)), len(suspects))
+    counts = sites(summary).values() or [(len(suspects), sum(map(is_flagged, suspects)))]
+    samples, flagged = (sum(each) for each in zip(*counts, strict=True))
+    return FinishedRun(folder, experiment, summary, curve, flagged, samples)
+
+
+def sites(summary: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Samples and flagged ones of each site, as a coordinator knows them; empty for a run on one machine."""
+    return {name: (each["samples"], each["flagged"]) for name, each in summary.get("sites", {}).items()}
 
 
 def read_all(paths: Sequence[Path]) -> list[FinishedRun]:

@@ -9,7 +9,7 @@ import torch
 
 from rofl.data.own.names import natural, safe_names
 from rofl.errors import unknown
-from rofl.report.runs import FinishedRun, is_flagged
+from rofl.report.runs import FinishedRun, is_flagged, sites
 from rofl.run_folder import Features
 
 Line = Mapping[str, Any]  # of a suspects file: row, client, sample, given, suggested, score, flagged
@@ -74,6 +74,11 @@ def evidence(run: FinishedRun, view: View) -> Evidence:
 
 
 def _clients(run: FinishedRun, lines: Sequence[Line]) -> list[Client]:
+    counts = sites(run.summary)
+    if counts:  # lists and samples are with the sites
+        return [
+            Client(name, samples, flagged, flagged / max(samples, 1)) for name, (samples, flagged) in counts.items()
+        ]
     samples = Counter(str(line["client"]) for line in lines)
     flagged = Counter(str(line["client"]) for line in lines if is_flagged(line))
     noise = (run.summary.get("estimated") or {}).get("clients", {})  # absent from old runs
