@@ -15,6 +15,7 @@ from rofl.engines.client import NetworkSpec
 from rofl.engines.rounds import RoundReport
 from rofl.errors import UserError
 from rofl.methods.base import Global
+from rofl.privacy_budget import epsilon, spent
 from rofl.run_folder import Checkpoint, RunFolder
 
 _LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
@@ -49,6 +50,8 @@ class Engine(Protocol):
 
 def where_it_stands(folder: RunFolder, experiment: Experiment, network: NetworkSpec) -> Checkpoint:
     """The newest checkpoint of a folder, or the beginning."""
+    if experiment.privacy.noise:
+        epsilon(1, 1.0, experiment.privacy.delta)  # where the accountant is not installed, that shows now
     fresh = Checkpoint(0, experiment.build_method().begin(network.build()), {})
     start = folder.read_checkpoint() or fresh
     problem = mismatch(join_global(start.glob), join_global(fresh.glob))
@@ -126,6 +129,7 @@ def account(
         "bytes_down": down,
         "bytes_centroids": total["down_extra"] + total["up_extra"],
         "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
+        "privacy": spent(experiment, history),
         "note": note,
         "dropped": sum(len(entry["dropped"]) for entry in history),
         "versions": {"rofl": version("rofl"), "torch": torch.__version__},

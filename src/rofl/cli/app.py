@@ -33,4 +33,10 @@ DataDir = Annotated[Path | None, typer.Option("--data-dir", help="where data set
 Log = Annotated[
     list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; may be given again")
 ]
+Dp = Annotated[
+    float | None,
+    typer.Option(
+        "--dp", min=0, metavar="NOISE", help="differential privacy, docs/privacy.md: clip 1 and this much noise"
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]

@@ -1,6 +1,7 @@
 """The experiment that arguments describe."""
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -18,13 +19,12 @@ def choose(
     data: Path | None = None,
     test: Path | None = None,
     labels: Path | None = None,
+    dp: float | None = None,
     tell: bool = True,
 ) -> Experiment:
     """The experiment that the arguments describe; what is chosen for own data is told, where wanted."""
     is_file = what.endswith(".toml") or Path(what).is_file()
-    changes = dict(parse_change(text) for text in sets or [])
-    changes |= {} if method is None else {"method.name": method}
-    changes |= {} if seed is None else {"seed": seed}
+    changes = asked(sets, method, seed, dp)
     changes |= {} if test is None else {"data.test_path": str(test)}
     changes |= {} if labels is None else {"data.labels": str(labels.absolute())}  # a run may be resumed elsewhere
     if data is not None:
@@ -40,6 +40,14 @@ def choose(
     chosen = experiment(with_changes(settings, changes))
     decode_own(chosen)
     return chosen
+
+
+def asked(sets: list[str] | None, method: str | None, seed: int | None, dp: float | None = None) -> dict[str, Any]:
+    """Settings with dotted keys."""
+    short = {"method.name": method, "seed": seed, "privacy.noise": dp}
+    clip = {} if dp is None else {"privacy.clip": 1.0}
+    given = dict(parse_change(text) for text in sets or [])
+    return clip | given | {key: value for key, value in short.items() if value is not None}
 
 
 def decode_own(chosen: Experiment) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from rofl.cli.app import Data, DataDir, Json, MethodName, Out, Seed, Sets, Test, What, app, result, talk
+from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, Test, What, app, result, talk
 from rofl.errors import UserError
 
 _PORT = 9443
@@ -23,6 +23,7 @@ def serve(
     sets: Sets = None,
     method: MethodName = None,
     seed: Seed = None,
+    dp: Dp = None,
     out: Out = None,
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="where the sites come in")] = "",
     credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
@@ -47,6 +48,7 @@ def serve(
         _init(init, site or [], host or [])
         return
     from rofl import report
+    from rofl.cli.choose import asked, choose
     from rofl.cli.learning import show
     from rofl.cli.progress import Watch
     from rofl.experiment import fresh_folder
@@ -62,11 +64,9 @@ def serve(
         door = _door(address, credentials, insecure, clients, wait, timeout)
         chosen = None
         if what or preset:
-            from rofl.cli.choose import choose
-
             counted = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
-            chosen = choose(what or preset, [*counted, *(sets or [])], method, seed)
-        door = replace(door, clients=chosen.clients if chosen else door.clients, settings=_asked(sets, method, seed))
+            chosen = choose(what or preset, [*counted, *(sets or [])], method, seed, dp=dp)
+        door = replace(door, clients=chosen.clients if chosen else door.clients, settings=asked(sets, method, seed, dp))
         if not door.clients:
             raise UserError("It is not said how many sites there are to be.", "--clients 2")
         folder = RunFolder(out or (fresh_folder(chosen) if chosen else Path("runs") / "federation"))
@@ -139,6 +139,7 @@ def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[
             table.add_row("each round", f"{group}/{name}", form, str(tensor.numel() * tensor.element_size()))
     for name in sums:
         table.add_row("each round", f"sum of {name}", "number", "8")
+    table.add_row("each round", "right, tested: of held-out samples", "numbers", "16")
     table.add_row("after the last round", "samples, flagged", "numbers", "16")
     classes = len(json.loads(str(said["classes"])))
     table.add_row(
@@ -147,14 +148,6 @@ def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[
     result.print(table)
     total = sum(tensor.numel() * tensor.element_size() for tensors in groups.values() for tensor in tensors.values())
     _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
-
-
-def _asked(sets: list[str] | None, method: str | None, seed: int | None) -> dict[str, Any]:
-    """Settings with dotted keys."""
-    from rofl.config import parse_change
-
-    asked = dict(parse_change(text) for text in sets or [])
-    return asked | ({} if method is None else {"method.name": method}) | ({} if seed is None else {"seed": seed})
 
 
 def _door(address: str, credentials: Path | None, insecure: bool, clients: int, wait: float, timeout: float) -> Any:

@@ -11,6 +11,7 @@ from rofl import presets
 from rofl.cli.app import (
     Data,
     DataDir,
+    Dp,
     Json,
     Labels,
     Log,
@@ -45,6 +46,7 @@ def run_command(
     data: Data = None,
     test: Test = None,
     labels: Labels = None,
+    dp: Dp = None,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
@@ -53,7 +55,7 @@ def run_command(
 ) -> None:
     """Train once, and write a run folder."""
     check_log(log)
-    chosen = choose(what, sets, method, seed, data, test, labels)
+    chosen = choose(what, sets, method, seed, data, test, labels, dp)
     folder = out or fresh_folder(chosen)
     with Watch(talk) as watch, followed(watch, chosen, folder, log) as listener:
         done = run(chosen, folder, workers=workers, data_dir=data_dir, listener=listener)

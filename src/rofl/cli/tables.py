@@ -17,9 +17,9 @@ def summary_table(run: Run) -> Table:
     table.add_column(style="bold")
     table.add_column()
     rows = {
-        "test accuracy": f"{summary['test_accuracy']:.2f} %, mean of the last 10 rounds"
-        + (", against labels as given" if run.experiment.data.path else ""),
-        "best round": f"{summary['best_accuracy']:.2f} %",
+        "test accuracy": f"{_percent(summary['test_accuracy'])}, mean of the last 10 rounds"
+        + (", against labels as given" if run.experiment.data.name == "own" else ""),
+        "best round": _percent(summary["best_accuracy"]),
         "labels": labels_text(run.experiment.noise.text, summary["noise"]["achieved"]),
         "labels that look wrong": estimate_text(summary.get("estimated")),
         "wrong labels found": detection_text(summary["detection"]),
@@ -29,11 +29,24 @@ def summary_table(run: Run) -> Table:
         "digest": summary["digest"][:16],
         "folder": str(run.folder),
     }
+    if summary.get("privacy"):
+        rows["privacy"] = privacy_text(summary["privacy"])
     if summary.get("note"):
         rows["note"] = escape(summary["note"])  # it may hold names of files
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def privacy_text(privacy: Mapping[str, Any]) -> str:
+    """How well clients are hidden."""
+    if privacy["epsilon"] is None:
+        return "clipped, and no guarantee"
+    return f"epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for clients, where nobody sees single votes"
+
+
+def _percent(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.2f} %"
 
 
 def comparison_table(runs: Sequence[Run]) -> Table:

@@ -111,6 +111,8 @@ class OwnHost(_Host):
             update={
                 "path": str(Path(where.path).absolute()),
                 "test_path": where.test_path,
+                "labels": "",  # of this and the next the coordinator may not name files that lie here
+                "scene": "",
                 "partition": "iid",
                 "content": images.content,
                 "owner": self.name,

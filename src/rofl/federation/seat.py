@@ -39,7 +39,7 @@ class ClientSeat:
         cls, experiment: Experiment, scene: Scene, network: NetworkSpec, client: int, out: Path | None
     ) -> "ClientSeat":
         """Build the network and lay out the samples."""
-        method, images = experiment.build_method(), scene.images
+        method, images = experiment.build_method(secret_noise=True), scene.images  # nobody else may draw it again
         first = method.begin(network.build())
         nobody = [torch.empty(0, dtype=torch.long)] * client  # so that the one client has its number
         data = lay_out(images.train, images.test, scene.labels, [*nobody, *scene.parts])
