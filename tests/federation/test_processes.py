@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[f
 import rofl
 from rofl.engines.flower.credentials import make_credentials
 from rofl.engines.flower.processes import free_port
-from tests.federation.people import TINY, People, sets
+from tests.federation.people import TINY, People, sets, until
 
 
 @pytest.fixture
@@ -117,3 +117,37 @@ def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people
     serves["one"] = people.rofl("serve-one", "serve", "--resume", "one")
     assert [serves["one"].code(), sites["one"].code()] == [0, 0]
     assert people.summary("one")["digest"] == digest
+
+
+@pytest.mark.slow
+def test_flowers_own_processes_may_be_killed_and_a_site_may_stay_away(people: People, tmp_path: Path) -> None:
+    """A SuperNode is started again, a site that is gone is left out, a SuperLink that is gone ends in a sentence."""
+    address = f"127.0.0.1:{free_port()}"
+    settings = {**TINY, "rounds": 40}
+    where = ("--insecure", "--address", address, "--out", "run")
+    coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+    names = ("north", "south")
+    sites = [
+        people.rofl(name, "join", "--server", address, "--insecure", "--client", str(client), "--name", name)
+        for client, name in enumerate(names)
+    ]
+    people.wait_for_round(2)
+    people.kill_program("flower-supernode", "partition-id=0")
+    coordinator.wait_for("north is back.")
+    done = len(people.history())
+    people.wait_for_round(done + 2)
+    assert "0" not in people.history()[-1]["dropped"]
+    sites[1].kill()
+    until(lambda: "1" in people.history()[-1]["dropped"], "a round without the one that is gone", 120)
+    people.wait_for_round(len(people.history()) + 1)
+    assert people.history()[-1]["dropped"] == {"1": "it is not connected"}
+    people.kill_program("flower-superlink", address.split(":")[0])
+    assert coordinator.code() == 2
+    said = " ".join(coordinator.said().split())
+    assert "The SuperLink on this machine does not answer" in said
+    assert "Traceback" not in said
+    finished = len(people.history())
+    coordinator = people.rofl("serve-again", "serve", "--resume", "run")
+    sites[1] = people.rofl("south", "join", "--server", address, "--insecure", "--client", "1", "--name", "south")
+    people.wait_for_round(finished + 1)
+    assert [entry["round"] for entry in people.history()] == list(range(1, len(people.history()) + 1))

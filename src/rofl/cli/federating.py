@@ -12,6 +12,7 @@ from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, T
 from rofl.errors import UserError
 
 _PORT = 9443
+_HERE = ("localhost", "127.0.0.1", "[::1]")
 _EXTRA = "pip install 'rofl[flower]'"
 
 
@@ -113,6 +114,8 @@ def join(
             return
         if not server:
             raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
+        if insecure and server.rpartition(":")[0] not in _HERE:
+            raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
         member.take_part(server, _tell)
     done = resume(member.out)  # finished, so that it is read
     page = write_page([done], done.folder, data_dir)

@@ -1,6 +1,7 @@
 """A site: keeps a SuperNode connected, does its tasks here, and says in plain words what goes on."""
 
 import fcntl
+import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ class Membership:
                         node.wait_for(port)
                     self._work(node, TaskDesk(f"127.0.0.1:{port}", secret.read_bytes()), instance)
             secret.unlink(missing_ok=True)
+            shutil.rmtree(self.home / "flwr", ignore_errors=True)
 
     def _work(self, node: Program, desk: TaskDesk, instance: str) -> None:
         """Do tasks while the coordinator and the SuperNode are there."""
@@ -91,7 +93,11 @@ class Membership:
         memory = Memory(self.home / "memory.safetensors")
         memory.restore(context.state)
         atomic.write(self.home / "node", str(context.node_id))
-        reply = self._client_app(message, context)
+        try:
+            reply = self._client_app(message, context)
+        except Exception as error:  # the coordinator is told, and goes on without us
+            self.tell(f"This could not be done: {error}")
+            raise
         memory.keep(context.state)
         self._finished = self._finished or message.metadata.message_type == "query.finish"
         return reply

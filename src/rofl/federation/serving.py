@@ -61,7 +61,10 @@ class Door:
             raise UserError(
                 f"{folder} is no folder of rofl serve: it has no serve.toml.", "rofl resume, for a local run"
             )
-        return cls(**read_toml(folder / "serve.toml"))
+        try:
+            return cls(**read_toml(folder / "serve.toml"))
+        except TypeError as error:
+            raise UserError(f"{folder / 'serve.toml'} is damaged ({error}).", "a new run") from error
 
 
 def serve(

@@ -13,6 +13,8 @@ from rofl.engines.flower.wire import Order, pack_order, unpack_sums, unpack_upda
 from rofl.engines.rounds import Answer, RoundReport, check_update, choose_cohort, finish_round
 from rofl.methods.base import Global, Method, Round, Update
 
+_LAST_CALL = 60.0  # seconds in which a site that is away when all is over may come back for its list of suspects
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -53,6 +55,7 @@ class Federation:
 
     def finish(self, glob: Global, index: int, history: str) -> dict[int, tuple[dict[str, float], Tensors]]:
         """Tell all sites that it is over; each judges its labels, and sends counts."""
+        self.roll.wait_for_all(Order(self.settings, index), min(_LAST_CALL, self.terms.gather))
         return self._sums("query.finish", pack_order(Order(self.settings, index), glob, history=history))
 
     def _answers(self, glob: Global, index: int, cohort: list[int]) -> Iterator[Answer]:

@@ -95,6 +95,14 @@ class Roll:
                 )
             time.sleep(_LOOK)
 
+    def wait_for_all(self, order: Order, seconds: float) -> dict[int, Presence]:
+        """Those who are connected, after a while in which those who are not may come back."""
+        deadline = time.monotonic() + seconds
+        while len(present := self.present()) < self.clients and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            self.greet(order)
+        return present
+
     def _admit(self, one: Presence, answer: RecordDict) -> None:
         record = answer.get("site")
         said: dict[str, Any] = dict(record) if isinstance(record, ConfigRecord) else {}

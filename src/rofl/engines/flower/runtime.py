@@ -34,6 +34,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 _LOOK = 0.05  # seconds
+_PATIENCE = 15.0  # seconds in which a SuperLink that does not answer may come to itself
 _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
@@ -110,6 +111,7 @@ def server_grid(desk: TaskDesk) -> Iterator[HttpGrid]:
     while (token := desk.take(TaskType.SERVER_APP)) is None:
         time.sleep(_LOOK)
     grid = HttpGrid(desk.address, insecure=desk.ca is None, root_certificates=desk.ca, token=token)
+    grid._retry_invoker.max_time = _PATIENCE  # it would try for ever
     line = desk.open(token)
     pulse = HeartbeatSender(make_task_heartbeat_fn_http(line))
     pulse.start()
