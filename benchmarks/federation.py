@@ -3,6 +3,7 @@
 Ends with the accuracy of the local run beside that of the federation, and each site's list of suspects.
 
     python benchmarks/federation.py --rounds 40
+    python benchmarks/federation.py --rounds 20 --no-kill --set data.train=120      # what a round costs besides training
 """
 
 import argparse
@@ -16,6 +17,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 SITES = ("north", "east", "south")
 WITHIN = 1.0  # points of accuracy that the kill may cost
@@ -26,6 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of rofl run")
+    parser.add_argument("--no-kill", action="store_true", help="let everybody live: what a round costs")
     parser.add_argument("--out", type=Path, help="a new folder; a temporary one where absent")
     chosen = parser.parse_args()
     place = chosen.out or Path(tempfile.mkdtemp(prefix="rofl-federation-"))
@@ -52,15 +56,16 @@ def main() -> int:
         door = ("--credentials", "keys/server", "--address", f"127.0.0.1:{port}", "--out", "run")
         coordinator = rofl("serve", "serve", "--preset", "digits", *words, *door)
         sites = {name: join(name) for name in SITES}
-        half = max(1, chosen.rounds // 2)
-        wait_for(lambda: rounds_done(place) >= half or coordinator.poll() is not None)
-        say(f"kill -9 of {SITES[1]} in round {half + 1}, and its restart")
-        sites[SITES[1]].send_signal(signal.SIGKILL)
-        sites[SITES[1]].wait()
-        killed = time.monotonic()
-        sites[SITES[1]] = join(SITES[1])
-        wait_for(lambda: "is back" in (place / "serve.log").read_text() or coordinator.poll() is not None)
-        say(f"{SITES[1]} is back after {time.monotonic() - killed:.1f} s")
+        if not chosen.no_kill:
+            half = max(1, chosen.rounds // 2)
+            wait_for(lambda: len(history(place / "run")) >= half or coordinator.poll() is not None)
+            say(f"kill -9 of {SITES[1]} in round {half + 1}, and its restart")
+            sites[SITES[1]].send_signal(signal.SIGKILL)
+            sites[SITES[1]].wait()
+            killed = time.monotonic()
+            sites[SITES[1]] = join(SITES[1])
+            wait_for(lambda: "is back" in (place / "serve.log").read_text() or coordinator.poll() is not None)
+            say(f"{SITES[1]} is back after {time.monotonic() - killed:.1f} s")
         if coordinator.wait() != 0 or any(site.wait() for site in sites.values()):
             sys.stdout.write((place / "serve.log").read_text())
             return 1
@@ -76,11 +81,11 @@ def main() -> int:
 def compare(place: Path) -> int:
     """The outcome as a table."""
     together, local = (json.loads((place / run / "summary.json").read_text()) for run in ("run", "local"))
-    print("| | accuracy | seconds a round | digest |\n|---|---|---|---|")
-    for name, summary in (("federation", together), ("local run", local)):
-        accuracy, seconds = summary["test_accuracy"], summary["seconds_per_round"]
-        print(f"| {name} | {accuracy:.2f} % | {seconds:.2f} | {summary['digest'][:16]} |")
-    left_out = sum(len(json.loads(line)["dropped"]) for line in (place / "run/metrics.jsonl").read_text().splitlines())
+    print("| | accuracy | seconds a round, median | digest |\n|---|---|---|---|")
+    for name, run, summary in (("federation", "run", together), ("local run", "local", local)):
+        seconds = median(entry["seconds"] for entry in history(place / run))
+        print(f"| {name} | {summary['test_accuracy']:.2f} % | {seconds:.2f} | {summary['digest'][:16]} |")
+    left_out = sum(len(entry["dropped"]) for entry in history(place / "run"))
     print(f"\nAnswers left out on the way: {left_out}.")
     for name in SITES:
         lines = (place / f"site-{name}" / "suspects" / f"{name}.csv").read_text().splitlines()
@@ -89,10 +94,10 @@ def compare(place: Path) -> int:
     return 0 if together["test_accuracy"] >= local["test_accuracy"] - WITHIN else 1
 
 
-def rounds_done(place: Path) -> int:
-    """Of the federation."""
-    path = place / "run" / "metrics.jsonl"
-    return len(path.read_text().splitlines()) if path.is_file() else 0
+def history(run: Path) -> list[dict[str, Any]]:
+    """The rounds that are done."""
+    path = run / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
 def wait_for(true: Callable[[], bool]) -> None:
