@@ -3,7 +3,7 @@
 Ends with the accuracy of the local run beside that of the federation, and each site's list of suspects.
 
     python benchmarks/federation.py --rounds 40
-    python benchmarks/federation.py --rounds 20 --no-kill --set data.train=120      # what a round costs besides training
+    python benchmarks/federation.py --rounds 20 --no-kill --set data.train=120    # what a round costs beside training
 """
 
 import argparse

@@ -68,5 +68,5 @@ def _accountant() -> Any:
     try:
         from opacus.accountants import RDPAccountant  # slow to import, and an extra
     except ImportError as error:
-        raise UserError("The epsilon of a private run needs Opacus.", "pip install 'rofl[dp]'") from error
+        raise UserError("The epsilon of a private run needs Opacus.", "pip install '.[dp]'") from error
     return RDPAccountant()

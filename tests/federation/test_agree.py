@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 import tomli_w
 from flwr.app import Context, RecordDict
@@ -20,7 +20,7 @@ from rofl.engines.flower.roll import Site
 from rofl.engines.flower.wire import Order
 from rofl.errors import UserError
 from rofl.federation.agree import agree
-from rofl.federation.hosts import OwnHost
+from rofl.federation.hosts import OwnHost, PartHost
 from rofl.federation.joining import alone
 from rofl.federation.site import Member
 from tests.data.own import places
@@ -107,16 +107,16 @@ def test_a_dry_run_lists_it_and_writes_nothing(scans: Path, tmp_path: Path) -> N
     assert sorted(path for path in tmp_path.rglob("*") if "cache" not in path.parts) == before
 
 
-@pytest.mark.parametrize("key", ["data.labels", "data.scene"])
+@pytest.mark.parametrize("key", ["data.labels", "data.scene", "model.weights"])
 def test_the_coordinator_cannot_name_files_of_a_site(scans: Path, tmp_path: Path, key: str) -> None:
     """An error about them would tell it what is in them."""
     (tmp_path / "private.csv").write_text("sample,label\nsomebody,cat\n")
     told = {"side": 8, "channels": 1, "classes": list(places.CLASSES)}
     chosen = agree([Site(0, "north", 24, told)], {key: str(tmp_path / "private.csv")})
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
-    seat = OwnHost(name="north", source=own.Source(str(scans))).seat(Order(chosen.toml()), context)
-    assert (seat.experiment.data.labels, seat.experiment.data.scene) == ("", "")
-    assert seat.experiment.data.path == str(scans)
+    for host in (OwnHost(name="north", source=own.Source(str(scans))), PartHost()):
+        with pytest.raises(UserError, match=f"name a file of this site, by {key}"):
+            host.seat(Order(chosen.toml()), context)
 
 
 def test_two_programs_are_not_the_same_site(tmp_path: Path) -> None:

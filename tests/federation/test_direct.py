@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 

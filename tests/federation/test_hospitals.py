@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 from rofl.engines.flower.processes import free_port
 from tests.federation.people import People, Person

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 import rofl
 from rofl.engines.flower.credentials import make_credentials

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("flwr", reason="Flower is not installed: pip install 'rofl[flower]'")
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 

@@ -51,7 +51,7 @@ def test_an_absent_package_is_told_before_training(name, command, rofl, tmp_path
         elif not module.endswith((".follow", ".tracker", ".figures")):
             monkeypatch.delitem(sys.modules, module)
     assert rofl(command, "--log", name) == 2
-    assert f"pip install 'rofl[{name}]'" in capsys.readouterr().err
+    assert f"pip install '.[{name}]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,9 +11,13 @@ from rich.table import Table
 from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, Test, What, app, result, talk
 from rofl.errors import UserError
 
+if TYPE_CHECKING:  # Flower is an extra, and slow to import
+    from rofl.federation.serving import Door
+
 _PORT = 9443
+_LOGS = {"flower"}  # what a start that failed leaves behind
 _HERE = ("localhost", "127.0.0.1", "[::1]")
-_EXTRA = "pip install 'rofl[flower]'"
+_EXTRA = "pip install '.[flower]'"
 
 
 @app.command(epilog="Example: rofl serve --preset digits --clients 3 --insecure --out runs/together")
@@ -29,8 +33,8 @@ def serve(
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="where the sites come in")] = "",
     credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="no TLS, no keys: on this machine only")] = False,
-    wait: Annotated[float, typer.Option(min=0, help="seconds for the sites to come")] = 600,
-    timeout: Annotated[float, typer.Option(min=1, help="seconds a site may take for its part of a round")] = 3600,
+    wait: Annotated[float | None, typer.Option(min=0, help="seconds for the sites to come; 600")] = None,
+    timeout: Annotated[float | None, typer.Option(min=1, help="seconds for a site's part of a round; 3600")] = None,
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="go on with this run")] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
@@ -61,8 +65,11 @@ def serve(
         chosen = folder.read_experiment() if folder.exists() else None
         if folder.is_finished():
             raise UserError(f"The run in {again} is finished.", f"rofl report {again}")
+        if what or preset or clients or sets or method or seed is not None or dp is not None or out:
+            raise UserError("A run that is resumed keeps its settings and its folder.", f"rofl serve --resume {again}")
+        door = _told(door, address, credentials, wait, timeout)
     else:
-        door = _door(address, credentials, insecure, clients, wait, timeout)
+        door = _told(_door(credentials, insecure, clients), address, credentials, wait, timeout)
         chosen = None
         if what or preset:
             counted = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
@@ -71,7 +78,7 @@ def serve(
         if not door.clients:
             raise UserError("It is not said how many sites there are to be.", "--clients 2")
         folder = RunFolder(out or (fresh_folder(chosen) if chosen else Path("runs") / "federation"))
-        if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        if folder.path.exists() and (not folder.path.is_dir() or {each.name for each in folder.path.iterdir()} - _LOGS):
             raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
     with Watch(talk) as watch:
         done = serve(folder, door, chosen, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir)
@@ -153,7 +160,7 @@ def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[
     _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
 
 
-def _door(address: str, credentials: Path | None, insecure: bool, clients: int, wait: float, timeout: float) -> Any:
+def _door(credentials: Path | None, insecure: bool, clients: int) -> "Door":
     from rofl.engines.flower.credentials import ServerCredentials
     from rofl.federation.serving import Door
 
@@ -162,15 +169,24 @@ def _door(address: str, credentials: Path | None, insecure: bool, clients: int, 
             "Sites need keys and a certificate to trust, or all are on this machine.",
             "--credentials DIR (made by rofl serve --init DIR), or --insecure",
         )
-    if credentials is not None:
-        there = len(ServerCredentials.read(credentials).sites)
-        if clients > there:
-            raise UserError(
-                f"There are credentials for {there} sites, not for {clients}.", "rofl serve --init DIR --site NAME"
-            )
-        clients = clients or there
-    where = address or (f"127.0.0.1:{_PORT}" if insecure else f"0.0.0.0:{_PORT}")
-    return Door(where, clients, str(credentials.absolute()) if credentials else "", wait, timeout)
+    if credentials is None:
+        return Door(f"127.0.0.1:{_PORT}", clients)
+    there = len(ServerCredentials.read(credentials).sites)
+    if clients > there:
+        problem = f"There are credentials for {there} sites, not for {clients}."
+        raise UserError(problem, "rofl serve --init DIR --site NAME")
+    return Door(f"0.0.0.0:{_PORT}", clients or there)
+
+
+def _told(door: "Door", address: str, credentials: Path | None, wait: float | None, timeout: float | None) -> "Door":
+    """A door with what the command line says of it."""
+    return replace(
+        door,
+        address=address or door.address,
+        credentials=str(credentials.absolute()) if credentials else door.credentials,
+        wait=door.wait if wait is None else wait,
+        timeout=door.timeout if timeout is None else timeout,
+    )
 
 
 def _init(folder: Path, sites: list[str], hosts: list[str]) -> None:
@@ -185,7 +201,7 @@ def _init(folder: Path, sites: list[str], hosts: list[str]) -> None:
             f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:", highlight=False
         )
         talk.print(
-            f"  rofl join --server {(hosts or ['localhost'])[0]}:{_PORT} --credentials {name} --data PATH",
+            f"  rofl join --server {(hosts or ['HOST'])[0]}:{_PORT} --credentials {name} --data PATH",
             highlight=False,
         )
 

@@ -19,7 +19,7 @@ def agree(sites: Sequence[Site], changes: Mapping[str, Any]) -> Experiment:
         changes: settings with dotted keys that the coordinator gave.
     """
     classes = sorted({str(name) for site in sites for name in _said(site, "classes", list)}, key=natural)
-    side = int(median(_said(site, "side", int) for site in sites))
+    side = max(4, round(median(_said(site, "side", int) for site in sites) / 4) * 4)
     channels = max(_said(site, "channels", int) for site in sites)
     found = Found([site.samples for site in sites], (channels, side, side))
     at_sites = {"data.name": "own", "data.classes": classes, "data.side": side, "data.channels": channels}

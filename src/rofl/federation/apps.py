@@ -1,10 +1,12 @@
 """Flower apps: what `flwr run` starts, in Flower's simulation and in a deployment of one's own."""
 
 from collections.abc import Mapping
+from logging import INFO
 from pathlib import Path
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.supercore import log
 
 from rofl import presets
 from rofl.config import Experiment, experiment, parse_change, with_changes
@@ -28,9 +30,11 @@ def main(grid: Grid, context: Context) -> None:
         method, method.begin(network.build()), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
     )
     strategy.start(grid, ArrayRecord({}), num_rounds=chosen.rounds)
+    result = digest(strategy.glob.model, strategy.glob.extra)
+    log(INFO, "digest %s", result)
     path = str(told.get("digest-file", ""))
     if path:
-        Path(path).write_text(digest(strategy.glob.model, strategy.glob.extra))
+        Path(path).write_text(result)
 
 
 def experiment_from(told: Mapping[str, bool | float | int | str]) -> Experiment:

@@ -28,10 +28,13 @@ class _Host:
         """The seat for these settings; the same one again where nothing changed."""
         client = self.number(context)
         if (order.settings, client) not in self._seats:
-            chosen = self.localised(experiment_of(order.settings), client)
+            told = experiment_of(order.settings)
+            _check_files(told)
+            chosen = self.localised(told, client)
             scene, network = materials(chosen, self.data_dir)
             self._forget(order.settings)
-            self._seats[order.settings, client] = ClientSeat.take(chosen, scene, network, client, self.out)
+            method = told.build_method(secret_noise=True)  # nobody else may draw it again
+            self._seats[order.settings, client] = ClientSeat.take(chosen, method, scene, network, client, self.out)
         return self._seats[order.settings, client]
 
     def number(self, context: Context) -> int:
@@ -45,6 +48,16 @@ class _Host:
     def _forget(self, settings: str) -> None:
         for key in [key for key in self._seats if key[0] != settings]:
             self._seats.pop(key).simulation.pool.close()
+
+
+def _check_files(told: Experiment) -> None:
+    """A coordinator's settings may not name files of a site: what is said about one would tell whether it is there."""
+    data = told.data
+    named = {"data.path": data.path, "data.test_path": data.test_path, "data.labels": data.labels}
+    named |= {"data.scene": data.scene, "model.weights": told.model.weights.removeprefix("imagenet")}
+    for key, value in named.items():
+        if value:
+            raise UserError(f"The coordinator's settings name a file of this site, by {key}.", "settings without it")
 
 
 @dataclass
@@ -111,8 +124,6 @@ class OwnHost(_Host):
             update={
                 "path": str(Path(where.path).absolute()),
                 "test_path": where.test_path,
-                "labels": "",  # of this and the next the coordinator may not name files that lie here
-                "scene": "",
                 "partition": "iid",
                 "content": images.content,
                 "owner": self.name,

@@ -17,7 +17,7 @@ from rofl.engines.local import Simulation
 from rofl.engines.pool import Pool
 from rofl.engines.records import unpack
 from rofl.experiment import summarise
-from rofl.methods.base import Global, Update
+from rofl.methods.base import Global, Method, Update
 from rofl.run_folder import Checkpoint, RunFolder
 from rofl.scene import Scene
 from rofl.verdict import Verdict, judge
@@ -36,10 +36,10 @@ class ClientSeat:
 
     @classmethod
     def take(
-        cls, experiment: Experiment, scene: Scene, network: NetworkSpec, client: int, out: Path | None
+        cls, experiment: Experiment, method: Method, scene: Scene, network: NetworkSpec, client: int, out: Path | None
     ) -> "ClientSeat":
         """Build the network and lay out the samples."""
-        method, images = experiment.build_method(secret_noise=True), scene.images  # nobody else may draw it again
+        images = scene.images
         first = method.begin(network.build())
         nobody = [torch.empty(0, dtype=torch.long)] * client  # so that the one client has its number
         data = lay_out(images.train, images.test, scene.labels, [*nobody, *scene.parts])

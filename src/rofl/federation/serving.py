@@ -88,16 +88,18 @@ def serve(
         listener: is told of every round.
         data_dir: where data sets lie.
     """
-    door.write(folder.path)
-    if chosen is not None:
-        folder.write_experiment(chosen)
     with _opened(folder.path / "flower", door, tell) as roll:
+        door.write(folder.path)
+        if chosen is not None:
+            folder.write_experiment(chosen)
         settings = chosen.toml() if chosen is not None else ""
         sites = roll.gather(Order(settings), door.wait)
         agreed = chosen if chosen is not None else agree(sites, door.settings)
         if agreed.clients != door.clients:
             raise UserError(f"The settings are for {agreed.clients} clients, and {door.clients} sites are asked for.")
-        folder.write_experiment(agreed)
+        if chosen is None:
+            tell(f"Classes: {', '.join(agreed.data.classes)}.")
+            folder.write_experiment(agreed)
         begin(agreed)
         return _rounds(folder, agreed, roll, sites, door, listener, data_dir, tell)
 
@@ -177,25 +179,24 @@ def _opened(home: Path, door: Door, tell: Tell) -> Iterator[Roll]:
     tls = (known.ca, known.certificate, known.key) if known else None
     inside = f"127.0.0.1:{port}"
     with ExitStack() as stack:
-        superlink = stack.enter_context(start_superlink(home, port, secret, tls))
-        gateway = stack.enter_context(
+        stack.callback(shutil.rmtree, home / "flwr", ignore_errors=True)
+        stack.callback(secret.unlink, missing_ok=True)
+        gateway = stack.enter_context(  # first, since the address may be refused; it puts sites off until all is ready
             Gateway(door.address, inside, tls and tls[1:], known.ca if known else None, _HOLD, _LARGEST)
         )
+        superlink = stack.enter_context(start_superlink(home, port, secret, tls))
         superlink.wait_for(port)
         control = Control(inside, ca)
         stack.callback(control.close)
-        keys = {}
-        for client, (_, key) in enumerate(known.sites[: door.clients] if known else ()):
+        keys = {key: client for client, (_, key) in enumerate(known.sites[: door.clients] if known else ())}
+        for key in keys:
             control.register(key)
-            keys[key] = client
         control.start_run()
         desk = TaskDesk(inside, secret.read_bytes(), ca)
         stack.callback(desk.close)
         grid = stack.enter_context(server_grid(desk))
         tell(f"Waiting for {door.clients} sites at port {gateway.port}.")
         yield Roll(grid, door.clients, keys if known else None, tell)
-    shutil.rmtree(home / "flwr", ignore_errors=True)
-    secret.unlink(missing_ok=True)
 
 
 def _network(agreed: Experiment) -> NetworkSpec:

@@ -113,6 +113,6 @@ def _find(names: Iterable[str]) -> dict[str, type[Tracker]]:
             found[name] = getattr(importlib.import_module(module), kind)
         except ImportError as error:
             raise UserError(
-                f"{name} needs a package that is not here ({error}).", f"pip install 'rofl[{name}]'"
+                f"{name} needs a package that is not here ({error}).", f"pip install '.[{name}]'"
             ) from error
     return found

@@ -46,7 +46,7 @@ class MlflowRun:
         try:
             _experiment_id(MlflowClient())
         except Exception as error:  # of many kinds: the address, the network, the database, the rights
-            hint = "another MLFLOW_TRACKING_URI, or pip install 'rofl[mlflow]'"
+            hint = "another MLFLOW_TRACKING_URI, or pip install '.[mlflow]'"
             raise UserError(f"MLflow cannot be used ({in_short(error)}).", hint) from error
         return f"MLflow's runs go into the experiment {_experiment_name()} at {in_short(mlflow.get_tracking_uri())}"
 

@@ -18,6 +18,8 @@ _PRESENCE = 0.5  # seconds between two looks at who is connected
 _GRACE = 30.0  # seconds in which a site that dropped out may come back and get its letter again
 _AWAY = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
+LATE = "it did not answer within"
+
 T = TypeVar("T")
 
 
@@ -93,7 +95,7 @@ def exchange(
         for whose in sorted(waiting):
             if now > deadline or now - away.get(whose, now) > _GRACE:
                 waiting.remove(whose)
-                yield whose, f"it did not answer within {seconds:g} s" if now > deadline else "its connection was lost"
+                yield whose, f"{LATE} {seconds:g} s" if now > deadline else "its connection was lost"
         if waiting:
             time.sleep(_LOOK)
 

@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
-from rofl.engines.flower.post import Presence, exchange, nodes_online
+from rofl.engines.flower.post import LATE, Presence, exchange, nodes_online
 from rofl.engines.flower.wire import Order, pack_order
 from rofl.errors import UserError
 
@@ -61,6 +61,8 @@ class Roll:
         new = {one.node: one for one in nodes_online(self.grid) if one not in self._greeted}
         strangers = {node: pack_order(order) for node in new}
         for node, answer in exchange(self.grid, "query.describe", strangers, new, new.copy, _GREETING):
+            if isinstance(answer, str) and answer.startswith(LATE):
+                continue  # it will be asked again
             self._greeted.add(new[node])
             if isinstance(answer, str):
                 self._problem(f"A site cannot take part: {answer}.")

@@ -95,7 +95,8 @@ def do_client_task(desk: TaskDesk, app: Callable[[Message, Context], Message]) -
         try:
             reply = app(message, context)
         except Exception as error:
-            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error)), reply_to=message)
+            reason = f"{type(error).__name__}: see what the site itself says"  # the text may name files or samples
+            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
             kept = None
         push_message(client, reply, context)
         push_task_output(client, kept, SubStatus.COMPLETED if kept else SubStatus.FAILED, "")

@@ -26,7 +26,7 @@ class MethodStrategy(Strategy):
         method: `experiment.build_method()`.
         glob: `method.begin(network)`, or a checkpoint's.
         settings: `experiment.toml()`, for the sites.
-        clients: how many sites there are; all are waited for.
+        clients: how many sites there are; all are waited for before the first round.
         cohort: how many of them train in a round.
         seed: the experiment's.
         wait: seconds for the sites to come.
@@ -50,11 +50,14 @@ class MethodStrategy(Strategy):
         """One message for each client of the round."""
         self._started = time.perf_counter()
         roll = self._roll = self._roll or Roll(grid, self.clients, tell=lambda text: log(INFO, text))
-        sites = roll.gather(Order(self.settings), self.wait)
-        self._chosen = choose_cohort([site.samples for site in sites], self.cohort, self.seed, server_round)
-        orders = {client: Order(self.settings, server_round, self._kept.get(client, 0)) for client in self._chosen}
+        order = Order(self.settings, server_round)
+        if len(roll.sites) < self.clients:
+            roll.gather(order, self.wait)
+        sizes = [roll.sites[client].samples for client in range(self.clients)]
+        self._chosen = choose_cohort(sizes, self.cohort, self.seed, server_round)
+        places = roll.wait_for_one(self._chosen, order, self.wait)
+        orders = {client: Order(self.settings, server_round, self._kept.get(client, 0)) for client in places}
         letters = addressed(pack_order(Order(self.settings), self.glob), orders)
-        places = roll.present()
         self._sent = {
             client: Message(letter, places[client].node, MessageType.TRAIN, group_id=str(server_round))
             for client, letter in letters.items()
