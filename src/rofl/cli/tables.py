@@ -41,7 +41,7 @@ def summary_table(run: Run) -> Table:
 def privacy_text(privacy: Mapping[str, Any]) -> str:
     """How well clients are hidden."""
     if privacy["epsilon"] is None:
-        return "clipped, and no guarantee"
+        return "with noise; the coordinator knows epsilon" if privacy["noise"] else "clipped, and no guarantee"
     return f"epsilon {privacy['epsilon']:.3g} at delta {privacy['delta']:g} for clients, where nobody sees single votes"
 
 
