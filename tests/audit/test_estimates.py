@@ -159,11 +159,20 @@ def test_it_is_a_share_whatever_the_order(case: tuple[Tensor, Tensor], single: b
     assert audit.learnt_noise(classes.argsort()[labels], probabilities[:, classes]) == pytest.approx(found)
 
 
-@pytest.mark.parametrize("samples", [1, 3, 7, 1000])
+@pytest.mark.parametrize("samples", [70, 130, 1000])
 def test_equal_doubts_are_all_no_more_than_their_mean(samples: int) -> None:
     """Also where rounding puts that mean below them."""
     probabilities = torch.tensor([[0.7, 0.2, 0.1]], dtype=torch.float64).expand(samples, 3)
-    assert audit.learnt_noise(torch.ones(samples, dtype=torch.long), probabilities) == pytest.approx(0.3)
+    assert audit.learnt_noise(torch.arange(samples) % 2, probabilities) == pytest.approx(0.6)
+
+
+def test_a_model_that_agrees_by_chance_has_learnt_nothing() -> None:
+    """Else all labels were flagged that an untrained model happens not to agree with."""
+    probabilities = torch.full((200, 10), 0.1, dtype=torch.float64)
+    probabilities[:, 3] += 1e-3
+    labels = torch.arange(200) % 10
+    assert audit.learnt_noise(labels, probabilities) == 0.0
+    assert not bool(audit.find_suspects(labels, probabilities).flagged.any())
 
 
 def test_a_model_that_agrees_with_all_labels_has_learnt_no_noise() -> None:

@@ -66,7 +66,9 @@ def learnt_noise(labels: list[int], probabilities: Matrix) -> float:
     for label, each in zip(labels, probabilities, strict=True):
         doubts.append(1 - max(each))
         differs.append(each.index(max(each)) != label)
-    if not any(differs):
+    right = differs.count(False) / max(len(differs), 1)
+    chance = 1 / len(probabilities[0]) if probabilities else 1.0
+    if not any(differs) or right <= chance + 2 * (chance * (1 - chance) / len(differs)) ** 0.5:
         return 0.0
     mean = sum(doubts) / len(doubts)
     everywhere = sum(differs) / len(differs)

@@ -76,16 +76,19 @@ def learnt_noise(labels: Tensor, probabilities: Tensor) -> float:
     - the disagreements where it doubts less than on average, against those everywhere. A wrong label can meet any
       sample; a mistake of the model, though the label is right, meets doubtful ones.
 
-    Both come from sums, in two steps, since the first gives the mean that the second needs.
+    Both come from sums, in two steps, since the first gives the mean that the second needs. A model that agrees with
+    the labels no more often than chance has learnt nothing, and its doubt says nothing about them: 0.
 
     >>> sure, doubtful = torch.tensor([[0.99, 0.01]]), torch.tensor([[0.8, 0.2]])
-    >>> labels = torch.tensor([0, 0, 0, 1])
-    >>> round(learnt_noise(labels, sure.expand(4, 2)), 2), round(learnt_noise(labels, doubtful.expand(4, 2)), 2)
+    >>> labels = torch.tensor([0, 0, 0, 1]).repeat(100)
+    >>> round(learnt_noise(labels, sure.expand(400, 2)), 2), round(learnt_noise(labels, doubtful.expand(400, 2)), 2)
     (0.04, 0.8)
     """
     top, best = probabilities.double().max(dim=1)
     differs = (best != labels).double()  # (n,)
-    if not bool(differs.any()):
+    chance = 1 / probabilities.shape[1]
+    spread = (chance * (1 - chance) / max(len(labels), 1)) ** 0.5
+    if not bool(differs.any()) or float(1 - differs.mean()) <= chance + 2 * spread:
         return 0.0
     doubt = 1 - top  # (n,)
     sure = doubt <= doubt.mean().clamp(min=doubt.min())  # rounding may put the mean below all
