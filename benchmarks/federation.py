@@ -7,6 +7,7 @@ Ends with the accuracy of the local run beside that of the federation, and each 
 """
 
 import argparse
+import csv
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-SITES = ("north", "east", "south")
+SITES = ("north", "east", "south")  # the second is killed
 WITHIN = 1.0  # points of accuracy that the kill may cost
 
 
@@ -88,9 +89,10 @@ def compare(place: Path) -> int:
     left_out = sum(len(entry["dropped"]) for entry in history(place / "run"))
     print(f"\nAnswers left out on the way: {left_out}.")
     for name in SITES:
-        lines = (place / f"site-{name}" / "suspects" / f"{name}.csv").read_text().splitlines()
-        flagged = sum(line.endswith(",yes") for line in lines)
-        print(f"{name}: {flagged} of {len(lines) - 1} labels look wrong; {place / f'site-{name}' / 'report.html'}")
+        with open(place / f"site-{name}" / "suspects" / f"{name}.csv", newline="") as file:
+            flags = [line["flagged"] for line in csv.DictReader(file)]
+        page = place / f"site-{name}" / "report.html"
+        print(f"{name}: {flags.count('yes')} of {len(flags)} labels look wrong; {page}")
     return 0 if together["test_accuracy"] >= local["test_accuracy"] - WITHIN else 1
 
 

@@ -22,7 +22,7 @@ from rofl.engines.flower.runtime import TaskDesk, do_client_task, leave
 from rofl.engines.flower.wire import Order
 from rofl.errors import UserError
 
-_SOON, _LATER = 0.05, 0.15  # seconds between two looks for a task: at first, and when nothing comes for long
+_SOON, _LATER = 0.05, 0.2  # seconds between two looks for a task: at first, and when nothing comes for long
 _PROBE = 2.0  # seconds between two looks at the coordinator
 _AGAIN = 1.0  # seconds before another try
 _FAREWELL = 5.0  # seconds for the last answer to leave, where the coordinator stays

@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import httpx
 import uvicorn
 from flwr.proto.fleet_pb2 import PullMessagesResponse
+from flwr.proto.message_pb2 import PullObjectResponse
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -44,7 +45,7 @@ CALLS = frozenset(
 )
 # Sites that have keys are registered by the coordinator. Only those without, which must be on this machine, do it here.
 REGISTRATION = frozenset({"register-node", "unregister-node"})
-_PULL, _PRESENCE = b"/v1/fleet/pull-messages", b"/v1/rofl"
+_PRESENCE = b"/v1/rofl"
 
 _BETWEEN = 0.1  # seconds between two looks for a message; each costs about 10 ms of a core
 _LOOKS = 40  # per second, for all waiting sites together; one look costs about 10 ms of processor time
@@ -153,7 +154,7 @@ class Gateway:
         await response(scope, receive, send)
 
     async def _forward(self, request: Request, path: bytes) -> Response:
-        """The SuperLink's answer; a pull that brings no message is held."""
+        """The SuperLink's answer; a pull that brings nothing yet is held."""
         try:
             body = await self._body(request)
             if body is None:
@@ -163,14 +164,17 @@ class Gateway:
             url = self._superlink + path.decode()
             question = httpx.Request("POST", url, headers=headers, content=body, extensions=extensions)
             answer = await self._ask(question)
-            return await self._wait_for_message(request, question, answer) if path == _PULL else answer
+            waits = _WAITS.get(path)
+            return answer if waits is None else await self._hold_on(request, question, answer, waits)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except (httpx.TransportError, asyncio.CancelledError):  # the latter when the gateway stops
             return Response(status_code=503)  # the one that makes a SuperNode try again
 
-    async def _wait_for_message(self, request: Request, question: httpx.Request, answer: Response) -> Response:
-        """The first answer with a message, or the last without one when time is up.
+    async def _hold_on(
+        self, request: Request, question: httpx.Request, answer: Response, waits: Callable[[Response], bool]
+    ) -> Response:
+        """The first answer with a message or with an object's content, or the last without when time is up.
 
         The SuperLink hands out a message once, so none is asked for on behalf of a site that has gone. What remains:
         a site that goes while a look is under way, as it could without a gateway; and one whose line is cut without
@@ -179,7 +183,7 @@ class Gateway:
         end = time.monotonic() + self._hold
         self._held += 1
         try:
-            while _is_empty(answer) and time.monotonic() < end and not self._server.should_exit:
+            while waits(answer) and time.monotonic() < end and not self._server.should_exit:
                 await asyncio.sleep(max(_BETWEEN, self._held / _LOOKS))
                 if await request.is_disconnected():
                     break
@@ -216,6 +220,17 @@ def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 
 def _is_empty(answer: Response) -> bool:
     return answer.status_code == 200 and not PullMessagesResponse.FromString(bytes(answer.body)).messages_list
+
+
+def _is_on_its_way(answer: Response) -> bool:
+    """Whether an object was announced, and its content has not come; Flower would look again after a second."""
+    if answer.status_code != 200:
+        return False
+    found = PullObjectResponse.FromString(bytes(answer.body))
+    return found.object_found and not found.object_available
+
+
+_WAITS = {b"/v1/fleet/pull-messages": _is_empty, b"/v1/fleet/pull-object": _is_on_its_way}
 
 
 def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:

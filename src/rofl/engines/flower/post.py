@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from rofl.errors import UserError
 
 _LOOK = 0.1  # seconds between two looks for answers; Flower's own send_and_receive waits 3
-_PRESENCE = 0.5  # seconds between two looks at who is connected
+_PRESENCE = 1.0  # seconds between two looks at who is connected
 _GRACE = 30.0  # seconds in which a site that dropped out may come back and get its letter again
 _AWAY = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 

@@ -18,6 +18,7 @@ from flwr.app import Context, Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import run_from_proto
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
+from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
@@ -66,7 +67,7 @@ class TaskDesk:
 
     def open(self, token: str) -> RuntimeHttpClient:
         """A line for one task."""
-        return RuntimeHttpClient.from_server_address(
+        line = RuntimeHttpClient.from_server_address(
             server_address=self.address,
             insecure=self.ca is None,
             root_certificates=self.ca,
@@ -75,10 +76,27 @@ class TaskDesk:
                 RuntimeTokenHttpInterceptor(token),
             ],
         )
+        return patient(line)
 
     def close(self) -> None:
         """Hang up."""
         self._client.close()
+
+
+def patient(line: RuntimeHttpClient) -> RuntimeHttpClient:
+    """Let a line look again soon for an object that is on its way; Flower would wait for a second, then for two."""
+    ask = line.PullObject
+
+    def wait(request: PullObjectRequest) -> PullObjectResponse:
+        deadline = time.monotonic() + _PATIENCE
+        answer = ask(request)
+        while answer.object_found and not answer.object_available and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            answer = ask(request)
+        return answer
+
+    line.PullObject = wait  # type: ignore[method-assign]
+    return line
 
 
 def do_client_task(desk: TaskDesk, app: Callable[[Message, Context], Message]) -> bool:
@@ -113,6 +131,7 @@ def server_grid(desk: TaskDesk) -> Iterator[HttpGrid]:
         time.sleep(_LOOK)
     grid = HttpGrid(desk.address, insecure=desk.ca is None, root_certificates=desk.ca, token=token)
     grid._retry_invoker.max_time = _PATIENCE  # it would try for ever
+    patient(grid._runtime_client)
     line = desk.open(token)
     pulse = HeartbeatSender(make_task_heartbeat_fn_http(line))
     pulse.start()
