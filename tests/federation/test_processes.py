@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people
 def test_flowers_own_processes_may_be_killed_and_a_site_may_stay_away(people: People, tmp_path: Path) -> None:
     """A SuperNode is started again, a site that is gone is left out, a SuperLink that is gone ends in a sentence."""
     address = f"127.0.0.1:{free_port()}"
-    settings = {**TINY, "rounds": 40}
+    settings = {**TINY, "rounds": 400}
     where = ("--insecure", "--address", address, "--out", "run")
     coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
     names = ("north", "south")
@@ -141,6 +141,10 @@ def test_flowers_own_processes_may_be_killed_and_a_site_may_stay_away(people: Pe
     until(lambda: "1" in people.history()[-1]["dropped"], "a round without the one that is gone", 120)
     people.wait_for_round(len(people.history()) + 1)
     assert people.history()[-1]["dropped"] == {"1": "it is not connected"}
+    sites[1] = people.rofl("south", "join", "--server", address, "--insecure", "--client", "1", "--name", "south")
+    coordinator.wait_for("south is back.")
+    people.wait_for_round(len(people.history()) + 2)
+    assert people.history()[-1]["dropped"] == {}
     people.kill_program("flower-superlink", address.split(":")[0])
     assert coordinator.code() == 2
     said = " ".join(coordinator.said().split())
@@ -148,6 +152,5 @@ def test_flowers_own_processes_may_be_killed_and_a_site_may_stay_away(people: Pe
     assert "Traceback" not in said
     finished = len(people.history())
     coordinator = people.rofl("serve-again", "serve", "--resume", "run")
-    sites[1] = people.rofl("south", "join", "--server", address, "--insecure", "--client", "1", "--name", "south")
     people.wait_for_round(finished + 1)
     assert [entry["round"] for entry in people.history()] == list(range(1, len(people.history()) + 1))
