@@ -11,6 +11,7 @@ FILES = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in sorte
 DOORS = {
     "errors": [],
     "atomic": [],
+    "locks": ["errors"],
     "core": ["errors", "atomic"],
     "data": ["core"],
     "models": ["core"],
@@ -29,8 +30,8 @@ DOORS = {
     "auditing": ["experiment"],
     "presets": ["experiment"],
     "trackers": ["experiment"],
-    "federation": ["presets"],
-    "reproduce": ["presets"],
+    "federation": ["presets", "locks"],
+    "reproduce": ["presets", "locks"],
     "report": ["reproduce"],
     "__init__": ["presets"],
     "cli": ["__init__", "report", "trackers", "auditing", "federation"],

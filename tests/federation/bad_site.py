@@ -27,12 +27,17 @@ def _slow(update: Update) -> Update:
     return update
 
 
+def _raise(update: Update) -> Update:
+    raise RuntimeError("no such file: somebody.png")
+
+
 SPOILT = {
     "nan": lambda update: _first(update, next(iter(update.model.values())) * float("nan")),
     "shape": lambda update: _first(update, torch.zeros(7)),
     "key": lambda update: replace(update, model={**update.model, "another": torch.zeros(1)}),
     "weight": lambda update: replace(update, weight=-1.0),
     "slow": _slow,
+    "raise": _raise,
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from rofl.engines.flower.wire import Order
 from rofl.errors import UserError
 from rofl.federation.agree import agree
 from rofl.federation.hosts import OwnHost, PartHost
-from rofl.federation.joining import alone
 from rofl.federation.site import Member
+from rofl.locks import alone
 from tests.data.own import places
 from tests.flow.called import Done, rofl
 
@@ -120,10 +121,10 @@ def test_the_coordinator_cannot_name_files_of_a_site(scans: Path, tmp_path: Path
 
 
 def test_two_programs_are_not_the_same_site(tmp_path: Path) -> None:
-    home = tmp_path / "run" / "flower"
-    with alone(home), pytest.raises(UserError, match="Another rofl join is at work"), alone(home):
+    lock = partial(alone, tmp_path / "run", "rofl join")
+    with lock(), pytest.raises(UserError, match="Another rofl join is at work"), lock():
         pass
-    with alone(home):  # free again
+    with lock():  # free again
         pass
 
 

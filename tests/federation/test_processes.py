@@ -61,8 +61,8 @@ def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator
 @pytest.mark.slow
 def test_sites_that_misbehave_are_left_out_with_the_reason(people: People, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    hows = ("", "nan", "shape", "key", "weight", "slow")
-    settings = {**TINY, "clients": 6, "cohort": 6, "rounds": 1, "data.train": 300}
+    hows = ("", "nan", "shape", "key", "weight", "slow", "raise")
+    settings = {**TINY, "clients": 7, "cohort": 7, "rounds": 1, "data.train": 350}
     where = ("--insecure", "--address", address, "--timeout", "40", "--out", "run")
     coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
     for client, how in enumerate(hows):
@@ -75,6 +75,8 @@ def test_sites_that_misbehave_are_left_out_with_the_reason(people: People, tmp_p
     assert reasons.pop(3) == "'another' was not asked for"
     assert reasons.pop(4) == "its weight is -1.0"
     assert reasons.pop(5) == "it did not answer within 40 s"
+    assert reasons.pop(6) == "RuntimeError: see what the site itself says"
+    assert "somebody.png" in (tmp_path / "site-6.log").read_text()
     assert reasons == {}
     assert people.summary()["final_accuracy"] > 15  # the one good site's model, not a spoilt one
 

@@ -1,6 +1,7 @@
 """What travels comes out as it went in, bit by bit, and nothing else is taken for it."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_a_message_that_is_broken_is_refused(name: str) -> None:
         unpack_update(BROKEN[name])
 
 
-def test_a_state_is_kept_for_the_round_it_came_from_and_its_own(tmp_path: object) -> None:
+def test_a_state_is_kept_for_the_round_it_came_from_and_its_own() -> None:
     store = RecordDict()
     for index in (1, 2, 3):
         keep(store, Order("", index, index - 1), {"labels": torch.full((2,), float(index))})
@@ -109,7 +110,7 @@ def test_a_state_is_kept_for_the_round_it_came_from_and_its_own(tmp_path: object
     assert get_tensors(put_tensors(RecordDict(), state={}), "state") == [{}]
 
 
-def test_memory_outlives_the_process_and_damage_is_no_memory(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_memory_outlives_the_process_and_damage_is_no_memory(tmp_path: Path) -> None:
     memory, store = Memory(tmp_path / "memory"), RecordDict()
     keep(store, Order("", 4, 3), {"labels": torch.ones(2)})
     memory.keep(store)

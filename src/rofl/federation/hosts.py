@@ -1,6 +1,7 @@
 """Who has the data: a site with samples of its own, or one that takes its part of a known data set."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from rofl.federation.seat import ClientSeat
 
 
 @dataclass
-class _Host:
+class _Host(ABC):
     """Keeps the seat of the run that goes on."""
 
     out: Path | None = None  # where a site's folder goes
@@ -41,9 +42,9 @@ class _Host:
         """This client's place among all, counted from 0."""
         return int(context.node_config["partition-id"])
 
+    @abstractmethod
     def localised(self, chosen: Experiment, client: int) -> Experiment:
         """The coordinator's settings as they are to be read here."""
-        raise NotImplementedError
 
     def _forget(self, settings: str) -> None:
         for key in [key for key in self._seats if key[0] != settings]:

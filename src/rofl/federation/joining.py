@@ -1,11 +1,10 @@
 """A site: keeps a SuperNode connected, does its tasks here, and says in plain words what goes on."""
 
-import fcntl
 import shutil
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from rofl.engines.flower.processes import Program, free_port, new_secret, start_
 from rofl.engines.flower.runtime import TaskDesk, do_client_task, leave
 from rofl.engines.flower.wire import Order
 from rofl.errors import UserError
+from rofl.locks import alone
 
 _SOON, _LATER = 0.05, 0.2  # seconds between two looks for a task: at first, and when nothing comes for long
 _PROBE = 2.0  # seconds between two looks at the coordinator
@@ -52,7 +52,7 @@ class Membership:
 
     def run(self) -> None:
         """Take part until the coordinator says that it is over. It may come late, go, and come back."""
-        with alone(self.home):
+        with alone(self.home.parent, "rofl join"):
             while not self._finished:
                 instance = self._await_coordinator()
                 secret, port = new_secret(self.home), free_port()
@@ -151,15 +151,3 @@ class Membership:
         if self.credentials is not None and note.is_file():
             with suppress(ValueError, httpx.HTTPError):
                 leave(self.server, int(note.read_text()), self.credentials.ca.read_bytes(), self.credentials.key)
-
-
-@contextmanager
-def alone(home: Path) -> Iterator[None]:
-    """Two programs as the same site would take one another's place; the lock ends with its process."""
-    home.mkdir(parents=True, exist_ok=True)
-    with open(home / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"Another rofl join is at work in {home.parent}.", "another --out") from None
-        yield

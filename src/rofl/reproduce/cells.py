@@ -1,6 +1,5 @@
 """Runs the cells of grids; what is finished is kept, what was interrupted goes on."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -9,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rofl.config import Experiment
-from rofl.errors import UserError
+from rofl.locks import alone
 from rofl.run_folder import RunFolder
 
 _PATIENCE = 0.5  # seconds between two looks at what runs
@@ -70,22 +69,8 @@ def run_cells(
     Returns:
         For each cell that could not run, its folder and a sentence that says why.
     """
-    with _alone(store.folder):
+    with alone(store.folder, "rofl reproduce"):
         return _run_cells(experiments, store, jobs, workers, data_dir, listener)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Two commands on the same cells would write into one another's runs; the lock ends with its process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(
-                f"Another rofl reproduce is at work in {folder}.", "wait for it, or another --out"
-            ) from error
-        yield
 
 
 def _run_cells(

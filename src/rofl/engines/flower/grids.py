@@ -30,16 +30,18 @@ class DirectGrid(Grid):
             number: Context(run_id=1, node_id=number, node_config=config, state=RecordDict(), run_config={})
             for number, config in enumerate(nodes, start=2)
         }
+        self._run = Run.create_empty(1)
         self._replies: dict[str, Message] = {}
         self._numbers = itertools.count(1)
 
     def set_run(self, run: Run) -> None:
-        """There is but one."""
+        """Take another run's place."""
+        self._run = run
 
     @property
     def run(self) -> Run:
-        """There is none."""
-        raise NotImplementedError
+        """The run that messages belong to."""
+        return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
