@@ -71,11 +71,16 @@ class Membership:
         over = float("inf")
         try:
             while time.monotonic() < over:
-                with suppress(httpx.HTTPError):
+                try:
                     if do_client_task(desk, self._app):
                         busy = time.monotonic()
                         over = time.monotonic() + _FAREWELL if self._finished else over
                         continue
+                except httpx.HTTPError:  # the SuperNode starts or has ended, which is looked at below
+                    pass
+                except RuntimeError as error:  # Flower gave a task without its message; connected anew we get it again
+                    self.tell(f"The connection is made anew: {error}")
+                    return
                 if not node.running:
                     self.tell(f"The connection could not be made, or ended: {node.last_words()}")
                     time.sleep(_AGAIN)
