@@ -48,6 +48,16 @@ def test_making_and_using_a_predictor_leaves_the_network_in_training_as_it_was(t
     assert all(layer.training for layer in trained.modules() if isinstance(layer, nn.BatchNorm2d | nn.Dropout2d))
 
 
+@each_model
+def test_a_predictor_stays_as_it_is_when_the_network_goes_on(trained, name):
+    predictor = trained.predictor()
+    before = predictor(images(6))
+    with torch.no_grad():
+        for tensor in (*trained.parameters(), *trained.buffers()):
+            tensor.fill_(1)
+    torch.testing.assert_close(predictor(images(6)), before, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("name", ["cnn9", "small"])
 def test_a_predictor_has_no_batch_norm_left(trained, name):
     assert not any(isinstance(layer, nn.BatchNorm2d) for layer in trained.predictor().modules())

@@ -97,18 +97,24 @@ def fedavg(glob: Global, total: Update) -> Tensors:
     return {name: value + total.model[name] / total.weight for name, value in glob.model.items()}
 
 
-@torch.no_grad()
 def predict(net: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout.
 
     Of all images, or of some rows; never more than a chunk of them is taken into memory.
     """
-    predictor = net.predictor()
+    return forward(net.predictor(), pixels, transform, rows)
+
+
+@torch.no_grad()
+def forward(
+    predictor: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same, by a `Network.predictor` that is there already."""
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
     parts = [predictor(transform(pixels[chunk if rows is None else rows[chunk]])) for chunk in chunks]
     if not parts:
-        return torch.empty(0, net.classes), torch.empty(0, net.feature_size)
+        return torch.empty(0, predictor.classes), torch.empty(0, predictor.feature_size)
     logits, features = (torch.cat(column) for column in zip(*parts, strict=True))
     return logits, features
 

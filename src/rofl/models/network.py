@@ -28,8 +28,8 @@ class Network(nn.Module):
     def predictor(self) -> "Network":
         """A copy for prediction only: evaluation mode, batch norm folded into the convolutions; half the time."""
         copied = copy.copy(self)
-        copied._modules = {**self._modules, "extractor": _folded(self.extractor)}
-        copied.training = False  # not eval(), which would reach the layers that both share
+        copied._modules = {"extractor": _folded(self.extractor), "classifier": copy.deepcopy(self.classifier)}
+        copied.training = False  # not eval(), which has nothing left to reach
         return copied
 
 
@@ -37,12 +37,12 @@ def _folded(extractor: nn.Module) -> nn.Module:
     if not isinstance(extractor, nn.Sequential):
         return copy.deepcopy(extractor).eval()
     layers: list[nn.Module] = []
-    for layer in extractor:
-        layer = copy.copy(layer).eval()  # the original may go on training
-        if isinstance(layer, nn.BatchNorm2d) and layers and isinstance(layers[-1], nn.Conv2d):
-            layers[-1] = fuse_conv_bn_eval(layers[-1], layer)
-        else:
-            layers.append(layer)
+    for place, layer in enumerate(extractor):
+        after = extractor[place + 1] if place + 1 < len(extractor) else None
+        if isinstance(layer, nn.Conv2d) and isinstance(after, nn.BatchNorm2d):
+            layers.append(fuse_conv_bn_eval(copy.copy(layer).eval(), copy.copy(after).eval()))  # copies the weights
+        elif not (isinstance(layer, nn.BatchNorm2d) and layers and isinstance(extractor[place - 1], nn.Conv2d)):
+            layers.append(copy.deepcopy(layer).eval())
     return nn.Sequential(*layers)
 
 
