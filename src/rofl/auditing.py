@@ -98,7 +98,7 @@ def write_labels(path: Path, scene: Scene, labels: Tensor, data_dir: Path | None
         path,
         (
             {"client": client, "sample": names[row], "given": classes[own], "label": classes[label]}
-            for client, rows in zip(scene.client_names, scene.parts, strict=True)
+            for client, rows in scene.lists
             for row, own, label in zip(rows.tolist(), given[rows].tolist(), labels[rows].tolist(), strict=True)
         ),
     )

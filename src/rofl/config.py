@@ -13,6 +13,7 @@ from rofl.data import DATASETS, cifar10n, own
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
 from rofl.methods.private import Private
+from rofl.methods.rounded import Rounded
 from rofl.models import MODELS
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
@@ -32,7 +33,8 @@ class DataSpec(_Spec):
     train: Annotated[int, Field(ge=1)] | None = None  # only the first so many
     test: Annotated[int, Field(ge=1)] | None = None
     validation: Annotated[int, Field(ge=0)] = 0  # evaluate on so many training images set aside, not on the test set
-    partition: Literal["iid", "shards", "dirichlet", "given"] = "iid"  # given: as own data names its clients
+    partition: Literal["iid", "shards", "dirichlet", "drawn", "given"] = "iid"  # given: as own data names its clients
+    each: Annotated[int, Field(ge=2)] = 50  # samples of a client that are drawn from all
     alpha: Annotated[float, Field(gt=0)] = 0.5  # of the Dirichlet draw
     shards: Annotated[int, Field(ge=1)] = 2  # pieces per client
     minimum: Annotated[int, Field(ge=1)] = 2  # samples every client has at least
@@ -202,6 +204,7 @@ class Experiment(_Spec):
     clients: Annotated[int, Field(ge=1)] = 20
     cohort: Annotated[int, Field(ge=1)] = 5  # clients a round
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    transport: Literal["full", "half"] = "full"  # half: what travels is rounded to two bytes a number
     evaluate_every: Annotated[int, Field(ge=1)] = 1  # rounds; the last ten are always evaluated
     checkpoint_every: Annotated[int, Field(ge=1)] = 1  # rounds
 
@@ -257,6 +260,12 @@ class Experiment(_Spec):
             raise UserError(
                 f"noise.kind = human is people's labels for cifar10, not for {self.data.name}.", "data.name=cifar10"
             )
+        if self.data.partition == "drawn" and (self.noise.per_client or self.data.light or self.setting != "federated"):
+            raise UserError(
+                "Clients that share samples (data.partition = drawn) cannot differ in their noise or light, "
+                "nor be one owner.",
+                "data.partition=iid",
+            )
         return self
 
     def build_method(self, secret_noise: bool = False) -> Method:
@@ -268,7 +277,8 @@ class Experiment(_Spec):
         told = getattr(method, "for_noise", None)
         method = method if told is None else told(self.noise.kind, self.noise.expected_ratio)
         clip, noise = self.privacy.clip, self.privacy.noise
-        return Private(method, clip, noise, self.cohort, secret_noise) if clip else method
+        method = Private(method, clip, noise, self.cohort, secret_noise) if clip else method
+        return Rounded(method) if self.transport == "half" else method  # outermost: after the noise
 
     def toml(self) -> str:
         """All settings, re-runnable."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +12,7 @@ from rofl.core.tensors import digest, mismatch
 from rofl.engines.bench import join_global
 from rofl.engines.client import NetworkSpec
 from rofl.engines.rounds import RoundReport
-from rofl.errors import UserError
+from rofl.errors import Interrupted, UserError
 from rofl.methods.base import Global
 from rofl.privacy_budget import epsilon, spent
 from rofl.run_folder import Checkpoint, RunFolder
@@ -21,14 +20,6 @@ from rofl.run_folder import Checkpoint, RunFolder
 _LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
 
 Listener = Callable[[Experiment, Mapping[str, Any]], None]  # called with each line of metrics.jsonl
-
-
-class Interrupted(Exception):
-    """The run was stopped by the user; its checkpoint is written."""
-
-    def __init__(self, index: int, folder: Path) -> None:
-        self.index, self.folder = index, folder
-        super().__init__(f"stopped after round {index}")
 
 
 class Engine(Protocol):
@@ -43,6 +34,9 @@ class Engine(Protocol):
 
     def accuracy(self, glob: Global, index: int) -> float | None:
         """Of a global state, in per cent."""
+
+    def measures_beside(self) -> bool:
+        """Whether the newest state's accuracy is better asked for after the next round, which will have found it."""
 
     def settle(self) -> None:
         """A checkpoint is written: nothing before it is needed."""
@@ -70,20 +64,36 @@ def learn(
     """
     history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
     folder.keep_history(history)
-    now, saved = start, start.index  # the newest round that is in metrics.jsonl, and that is on disk
+    now, saved = start, start.index  # the newest round that is done, and that is on disk
+    late = start.entry if len(history) < start.index else None  # of a round whose accuracy is still to come
+
+    def note(entry: dict[str, Any]) -> None:
+        folder.append_history(entry)
+        history.append(entry)
+
+    def tell(entry: dict[str, Any]) -> None:
+        if listener is not None:
+            listener(experiment, entry)
+
     try:
+        if late:
+            engine.measures_beside()
         for report in engine.rounds(start.glob, start.index + 1, experiment.rounds):
+            if late:
+                note({**late, "accuracy": engine.accuracy(now.glob, now.index)})
+                tell(history[-1])
             due = report.index % experiment.evaluate_every == 0 or report.index > experiment.rounds - _LAST
-            entry = _entry(report, engine.accuracy(report.glob, report.index) if due else None)
-            folder.append_history(entry)
-            history.append(entry)
-            now = Checkpoint(report.index, report.glob, dict(engine.kept))
+            entry = _entry(report)
+            late = entry if due and report.index < experiment.rounds and engine.measures_beside() else None
+            if not late:
+                note({**entry, "accuracy": engine.accuracy(report.glob, report.index) if due else None})
+            now = Checkpoint(report.index, report.glob, dict(engine.kept), late)
             if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
                 folder.write_checkpoint(now)
                 engine.settle()
                 saved = now.index
-            if listener is not None:
-                listener(experiment, entry)
+            if not late:
+                tell(history[-1])
     except KeyboardInterrupt:
         if now.index > saved:
             folder.write_checkpoint(now)
@@ -91,11 +101,11 @@ def learn(
     return now.glob, history
 
 
-def _entry(report: RoundReport, accuracy: float | None) -> dict[str, Any]:
-    """A line of metrics.jsonl."""
+def _entry(report: RoundReport) -> dict[str, Any]:
+    """A line of metrics.jsonl, but for the accuracy."""
     return {
         "round": report.index,
-        "accuracy": accuracy,
+        "accuracy": None,
         "seconds": round(report.seconds, 4),
         "cohort": report.cohort,
         "dropped": {str(client): reason for client, reason in report.dropped.items()},

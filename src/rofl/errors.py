@@ -1,7 +1,8 @@
-"""The one error that is the user's to mend."""
+"""What ends a run and is no fault of the program: a mistake that is the user's to mend, and the user's wish."""
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -11,6 +12,14 @@ class UserError(Exception):
         self.sentence = sentence
         self.hint = hint
         super().__init__(f"{sentence} Try: {hint}" if hint else sentence)
+
+
+class Interrupted(Exception):
+    """The run was stopped by the user; its checkpoint is written."""
+
+    def __init__(self, index: int, folder: Path) -> None:
+        self.index, self.folder = index, folder
+        super().__init__(f"stopped after round {index}")
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> UserError:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from rofl.config import Experiment
 from rofl.core.seeds import derive
-from rofl.course import Interrupted, Listener, account, learn, where_it_stands
+from rofl.course import Listener, account, learn, where_it_stands
 from rofl.data import ImageSet
+from rofl.data.parts import sizes_of
 from rofl.data.weights import weights_file
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
@@ -20,7 +21,7 @@ from rofl.engines.local import Simulation
 from rofl.engines.pool import Pool, cores
 from rofl.engines.rounds import RoundReport
 from rofl.engines.states import StateStore
-from rofl.errors import UserError
+from rofl.errors import Interrupted, UserError
 from rofl.methods import Global
 from rofl.run_folder import RunFolder
 from rofl.scene import Scene, prepare
@@ -119,9 +120,10 @@ def simulate(
         lay_out(images.train, images.test, scene.labels, scene.parts),
         join_global(glob),
     )
-    sizes = [len(part) for part in scene.parts]
     try:
-        yield Simulation(pool, method, sizes, experiment.cohort, experiment.seed, states or StateStore())
+        yield Simulation(
+            pool, method, sizes_of(scene.parts), experiment.cohort, experiment.seed, states or StateStore()
+        )
     finally:
         pool.close()
 
@@ -143,6 +145,9 @@ class _Here:
     def accuracy(self, glob: Global, index: int) -> float | None:
         logits, _ = self.simulation.predict(glob, "test", len(self.truth))
         return percent_right(logits, self.truth)
+
+    def measures_beside(self) -> bool:
+        return self.simulation.predict_beside("test", len(self.truth))
 
     def settle(self) -> None:
         self.simulation.states.prune()

@@ -29,6 +29,7 @@ class Checkpoint:
     index: int  # the last finished round
     glob: Global
     states: dict[int, int]  # client -> round of its state
+    entry: dict[str, Any] | None = None  # the round's line, where metrics.jsonl waits for its accuracy
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class RunFolder:
         """One file, so that weights and round never disagree."""
         groups: dict[str, Tensors] = {"model": checkpoint.glob.model, "extra": checkpoint.glob.extra}
         states = {str(client): index for client, index in checkpoint.states.items()}
-        atomic.write(self.checkpoint_path, pack(groups, {"round": checkpoint.index, "states": states}))
+        facts = {"round": checkpoint.index, "states": states, "entry": checkpoint.entry}
+        atomic.write(self.checkpoint_path, pack(groups, facts))
 
     def read_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, or None where the run had not come to one."""
@@ -87,7 +89,7 @@ class RunFolder:
         try:
             groups, facts = unpack(self.checkpoint_path.read_bytes())
             states = {int(client): index for client, index in facts["states"].items()}
-            return Checkpoint(facts["round"], Global(groups["model"], groups["extra"]), states)
+            return Checkpoint(facts["round"], Global(groups["model"], groups["extra"]), states, facts.get("entry"))
         except (ValueError, KeyError, OSError) as error:
             raise UserError(f"{self.checkpoint_path} is damaged ({error}).", "start the run again") from error
 
@@ -164,5 +166,6 @@ class RunFolder:
             with open(path, newline="", encoding="utf-8") as file:
                 for row in csv.DictReader(file):
                     number = int(row["row"] if "row" in row else row["sample"])
-                    rows.append({**row, "row": number, "client": row["client"] if "client" in row else int(path.stem)})
+                    name = int(path.stem) if path.stem.isdecimal() else path.stem
+                    rows.append({**row, "row": number, "client": row.get("client", name)})
         return sorted(rows, key=lambda row: (-float(row["score"]), row["row"]))

@@ -1,5 +1,6 @@
 """The scene of a run: images, wrong labels, and who holds which; a function of the experiment alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from torch import Tensor
 from rofl import labels_file, scene_file
 from rofl.config import Experiment
 from rofl.core import noise
-from rofl.core.seeds import generator, numpy_generator
+from rofl.core.seeds import derive, generator, numpy_generator
 from rofl.data import ImageSet, Shard, cifar10n, light, load, own, partition
 from rofl.data.files import data_dir as find_data_dir
+from rofl.data.parts import Drawn
 from rofl.errors import UserError
 
 _MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair}
@@ -24,7 +26,7 @@ class Scene:
 
     images: ImageSet
     labels: Tensor  # (N,) given, partly wrong
-    parts: list[Tensor]  # rows of each client
+    parts: Sequence[Tensor]  # rows of each client
     experiment: Experiment  # whose scene it is
 
     @property
@@ -39,9 +41,9 @@ class Scene:
 
     @property
     def client_ratios(self) -> list[float]:
-        """The share that is wrong in fact, of each client's labels."""
+        """The share that is wrong in fact, of each list's labels."""
         truth = self.images.train_labels
-        return [noise.achieved_ratio(self.labels[rows], truth[rows]) for rows in self.parts]
+        return [noise.achieved_ratio(self.labels[rows], truth[rows]) for _, rows in self.lists]
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -53,6 +55,13 @@ class Scene:
         first = max(spec.only, 0)
         return self.images.clients if named else tuple(str(first + place) for place in range(len(self.parts)))
 
+    @property
+    def lists(self) -> list[tuple[str, Tensor]]:
+        """Whose samples are told of together: each client's, or all of them where clients share samples."""
+        if isinstance(self.parts, Drawn):
+            return [("all", torch.arange(len(self.labels)))]
+        return list(zip(self.client_names, self.parts, strict=True))
+
     def shard(self, client: int) -> Shard:
         """One client's samples."""
         rows = self.parts[client]
@@ -62,6 +71,8 @@ class Scene:
         """Write labels and parts to a new file, which `data.scene` then names."""
         if self.experiment.data.scene:
             raise UserError(f"This scene is that of {self.experiment.data.scene}; nothing was drawn.", "copy that file")
+        if isinstance(self.parts, Drawn):
+            raise UserError("Clients that share samples fit in no scene file; the seed says it all.", "the same seed")
         scene_file.write(path, self.labels, self.parts, self.images.train_labels, self.experiment)
 
 
@@ -75,6 +86,7 @@ def prepare(experiment: Experiment, data_dir: Path | None = None) -> Scene:
         raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
     whole = own.load(spec.source) if spec.path else load(spec.name, data_dir)
     images = whole.hold_out(spec.validation).first(spec.train, spec.test)
+    parts: Sequence[Tensor]
     if spec.scene:
         labels, parts = scene_file.read(Path(spec.scene), images.train_labels, len(images.classes), experiment)
     elif experiment.noise.per_client:
@@ -105,7 +117,7 @@ def _corrupt(images: ImageSet, experiment: Experiment, data_dir: Path | None) ->
     return noise.corrupt(truth, matrix, generator(experiment.seed, "noise"))
 
 
-def _corrupt_clients(images: ImageSet, parts: list[Tensor], experiment: Experiment) -> Tensor:
+def _corrupt_clients(images: ImageSet, parts: Sequence[Tensor], experiment: Experiment) -> Tensor:
     """Given labels (N,), drawn for each client by its own group's ratio, perhaps with one of its classes all wrong."""
     spec, truth, classes = experiment.noise, images.train_labels, len(images.classes)
     make = _MATRICES[spec.kind]
@@ -122,11 +134,13 @@ def _corrupt_clients(images: ImageSet, parts: list[Tensor], experiment: Experime
     return labels
 
 
-def _share_out(images: ImageSet, labels: Tensor, experiment: Experiment) -> list[Tensor]:
+def _share_out(images: ImageSet, labels: Tensor, experiment: Experiment) -> Sequence[Tensor]:
     """The rows of each client."""
     spec, rng = experiment.data, numpy_generator(experiment.seed, "partition")
     if _keeps_owners(images, experiment):
         return _by_owner(images, experiment.clients)
+    if spec.partition == "drawn":
+        return Drawn(len(labels), experiment.clients, spec.each, derive(experiment.seed, "partition"))
     if spec.partition in ("iid", "given"):
         return partition.iid(labels, experiment.clients, spec.minimum, rng)
     if spec.partition == "shards":

@@ -1,7 +1,7 @@
 """A scene on disk: the given labels and who holds which sample, to be met again by every method. No pickle."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ _NOBODY = -1
 _AGAIN = "write it again with rofl scene"
 
 
-def write(path: Path, labels: Tensor, parts: list[Tensor], truth: Tensor, experiment: Experiment) -> None:
+def write(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tensor, experiment: Experiment) -> None:
     """Write a new file. An old one stays: runs that are to be resumed may depend on it."""
     if path.exists():
         raise UserError(f"{path} is there already.", "another --out")
@@ -96,7 +96,7 @@ def _check_tensors(tensors: Tensors, samples: int, classes: int, clients: int) -
             raise ValueError(f"{name} do not lie in {low}..{high - 1}")
 
 
-def _owner(parts: list[Tensor], samples: int) -> Tensor:
+def _owner(parts: Sequence[Tensor], samples: int) -> Tensor:
     """The client of each sample, (N,): it cannot give a sample to two of them."""
     owner = torch.full((samples,), _NOBODY)
     for client, rows in enumerate(parts):

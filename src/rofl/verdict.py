@@ -49,8 +49,8 @@ class Verdict:
 
     def write(self, folder: RunFolder) -> None:
         """Each client's own list; nothing of one client stands in another's file."""
-        clients = self.scene.client_names
-        for client, file, rows in zip(clients, safe_names(clients), self.scene.parts, strict=True):
+        lists = self.scene.lists
+        for (client, rows), file in zip(lists, safe_names([client for client, _ in lists]), strict=True):
             folder.write_suspects(file, list(self._lines(client, rows)))
         folder.write_features(self.features)
 
@@ -82,7 +82,7 @@ def judge(scene: Scene, glob: Global, logits: Tensor, features: Tensor) -> Verdi
         if centroids is None
         else unlike_centroid(scene.labels, features, centroids)
     )
-    held = torch.cat(scene.parts).sort().values
+    held = torch.cat([rows for _, rows in scene.lists]).sort().values
     drawn = held[torch.randperm(len(held), generator=generator(scene.experiment.seed, "picture"))[:_DRAWN]]
     return Verdict(scene, suspects, untrusted, Features(drawn, features[drawn].clone(), centroids))
 
@@ -101,9 +101,6 @@ def _audit(scene: Scene, suspects: Suspects) -> dict[str, float | None]:
 def _estimates(scene: Scene, suspects: Suspects) -> dict[str, Any]:
     """What the model makes of the noise, without any true label: in all, of each client, and from class to class."""
     counts = transition_counts(scene.labels, suspects.suggested, len(scene.images.classes))
-    clients = {
-        name: round(noise_ratio(suspects.flagged[rows]), 6)
-        for name, rows in zip(scene.client_names, scene.parts, strict=True)
-    }
+    clients = {name: round(noise_ratio(suspects.flagged[rows]), 6) for name, rows in scene.lists}
     matrix = [[round(share, 6) for share in row] for row in transition(counts).tolist()]
     return {"ratio": noise_ratio(suspects.flagged), "clients": clients, "transition": matrix}

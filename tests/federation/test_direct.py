@@ -1,5 +1,6 @@
 """The Flower engine without a network: digests, client states, and answers that cannot be used."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from rofl.federation.hosts import PartHost
 from rofl.federation.seat import ClientSeat
 from rofl.methods import METHODS
 from rofl.methods.base import Global, Update
+from rofl.run_folder import RunFolder
 
 CLIENTS, ROUNDS = 3, 3
 
@@ -74,6 +76,19 @@ def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
     result = strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
     assert digest(strategy.glob.model, strategy.glob.extra) == local["digest"]
     assert result.evaluate_metrics_clientapp[ROUNDS]["accuracy"] == pytest.approx(local["final_accuracy"])
+
+
+def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_model(tmp_path: Path) -> None:
+    chosen = experiment(transport="half", method__tau="auto")
+    local = rofl.run(chosen, tmp_path / "run", workers=0)
+    federation = federation_of(chosen, grid_of(host=PartHost(out=tmp_path / "site")))
+    glob = last(federation, begin(chosen))
+    assert digest(glob.model, glob.extra) == local.summary["digest"]
+    federation.finish(glob, ROUNDS, json.dumps(local.history))
+    assert RunFolder(tmp_path / "site").read_summary()["digest"] == local.summary["digest"]
+    strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
+    strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
+    assert digest(strategy.glob.model, strategy.glob.extra) == local.summary["digest"]
 
 
 def test_a_round_that_is_asked_for_again_starts_from_the_same_client_state(tmp_path: Path) -> None:
@@ -143,8 +158,8 @@ def test_a_message_that_is_none_of_ours_is_left_out(monkeypatch: pytest.MonkeyPa
 
     pack = client_app.pack_update
 
-    def strange(update: Update) -> RecordDict:
-        content = pack(update)
+    def strange(update: Update, half: bool) -> RecordDict:
+        content = pack(update, half)
         content["sums"] = ConfigRecord({"weight": 1.0})
         return content
 

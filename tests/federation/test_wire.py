@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from rofl.core.tensors import Tensors, digest
+from rofl.core.tensors import Tensors, digest, rounded
 from rofl.engines.flower.client_app import keep, recall
 from rofl.engines.flower.memory import Memory
 from rofl.engines.flower.wire import (
@@ -58,6 +58,47 @@ def test_orders_and_updates_come_out_as_they_went_in(model: Tensors, extra: Tens
     assert (update.weight, update.metrics) == (weight, {"samples": 5.0})
 
 
+HALF = 'transport = "half"'
+
+
+@given(tensors(), tensors())
+def test_half_the_bytes_bring_what_rounding_leaves(model: Tensors, extra: Tensors) -> None:
+    order = Order(HALF, 2)
+    down, up = pack_order(order, Global(model, extra)), pack_update(Update(model, 1.0, extra), half=True)
+    glob, update = unpack_order(down)[1], unpack_update(up, half=True)
+    assert glob is not None
+    for found in (glob, update):
+        assert digest(found.model, found.extra) == digest(rounded(model), rounded(extra))
+    numbers = sum(value.numel() for group in (model, extra) for value in group.values() if value.dtype == torch.float32)
+    for content in (down, up):
+        sent = content.array_records["arrays"].get("bfloat16")
+        assert (sent.numpy().nbytes if sent else 0) == 2 * numbers
+        assert "float32" not in content.array_records["arrays"]
+    last = unpack_order(pack_order(order, Global(model, extra), exact=True), exact=True)[1]
+    assert last is not None
+    assert digest(last.model, last.extra) == digest(model, extra)
+
+
+@pytest.mark.parametrize(("asked", "other"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_only_the_kind_that_the_settings_ask_for_is_taken(asked: str, other: str) -> None:
+    tensors, half, wrong = {"w": torch.ones(3)}, asked == "bfloat16", f"{other}, where the settings ask for {asked}"
+    with pytest.raises(ValueError, match=wrong):
+        unpack_update(pack_update(Update(tensors, 1.0), not half), half)
+    letter = pack_order(Order("" if half else HALF), Global(tensors))
+    letter["order"] = pack_order(Order(HALF if half else ""))["order"]
+    with pytest.raises(ValueError, match=wrong):
+        unpack_order(letter)
+
+
+def test_the_last_state_and_counts_are_never_rounded() -> None:
+    state, order = Global({"w": torch.tensor([1.001])}), Order(HALF)
+    assert "float32" in pack_order(order, state, exact=True).array_records["arrays"]
+    with pytest.raises(ValueError, match="float32, where"):
+        unpack_order(pack_order(order, state, exact=True))
+    with pytest.raises(ValueError, match="bfloat16, where"):
+        unpack_sums(put_tensors(pack_sums({}), True, tables=state.model))
+
+
 def test_an_order_without_a_model_and_counts() -> None:
     assert unpack_order(pack_order(Order("")))[1] is None
     numbers, tables = unpack_sums(pack_sums({"right": 3}, {"transition": torch.eye(2)}))
@@ -89,6 +130,7 @@ BROKEN = {
         "layout",
         ConfigRecord({"groups": '["model", "extra"]', "tensors": json.dumps([["model", "w", "float32", [10**12]]])}),
     ),
+    "half named as such": _with("arrays", ArrayRecord({"bfloat16": Array(np.zeros(3, np.uint16))})),
     "pickle": _with("arrays", ArrayRecord({"float32": Array("float32", (1,), "numpy.ndarray", b"\x80\x04K\x01.")})),
     "no weight": put_tensors(pack_sums({}), model={}, extra={}),
 }

@@ -45,7 +45,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("method", "every", "lines", "workers"),
-    [("rofl", 1, 1, 0), ("remember", 2, 3, 1)],
+    [("rofl", 1, 1, 0), ("remember", 2, 3, 2)],
 )
 def test_a_killed_run_ends_as_if_it_had_not_been(
     method: str, every: int, lines: int, workers: int, tmp_path: Path
@@ -156,11 +156,22 @@ def moments(error: type[BaseException]) -> Iterator[Axe]:
 SMALLEST = {"rounds": 3, "clients": 3, "cohort": 2, "data__train": 30, "data__test": 10}
 
 
-@pytest.mark.parametrize(("method", "every"), [("rofl", 1), ("remember", 2)])
+def measure_beside(simulation: Simulation, part: str, count: int) -> bool:
+    """What a pool of several workers does, in this process."""
+    simulation._beside = (part, count)
+    return True
+
+
+@pytest.mark.parametrize(("method", "every", "beside"), [("rofl", 1, True), ("rofl", 1, False), ("remember", 2, True)])
 def test_wherever_a_run_is_killed_it_goes_on(
-    method: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, every: int, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before and after each file appears, and in the middle of a line of metrics.jsonl."""
+    """Before and after each file appears, and in the middle of a line of metrics.jsonl.
+
+    Where accuracy is measured beside the next round, that round may be over before the line of the last one is there.
+    """
+    if beside:
+        monkeypatch.setattr(Simulation, "predict_beside", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **SMALLEST)
     append = RunFolder.append_history
     for number, axe in enumerate(moments(Killed)):
@@ -185,11 +196,13 @@ def test_wherever_a_run_is_killed_it_goes_on(
         assert outcome(folder) == undisturbed(experiment), f"killed at moment {number}"
 
 
-@pytest.mark.parametrize(("method", "every", "rounds"), [("rofl", 1, 2), ("remember", 2, 3)])
+@pytest.mark.parametrize(("method", "every", "rounds", "beside"), [("rofl", 1, 2, False), ("remember", 2, 3, True)])
 def test_wherever_ctrl_c_falls_the_run_goes_on(
-    method: str, every: int, rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, every: int, rounds: int, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before and after each step of a run, also in the middle of a round."""
+    if beside:
+        monkeypatch.setattr(Simulation, "predict_beside", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **{**SMALLEST, "rounds": rounds})
     different = []
     for number, axe in enumerate(moments(KeyboardInterrupt)):

@@ -8,8 +8,7 @@ import typer
 
 from rofl.cli import audit, federating, learning, looking, paper
 from rofl.cli.app import app, result, talk
-from rofl.course import Interrupted
-from rofl.errors import UserError
+from rofl.errors import Interrupted, UserError
 
 # their commands join `app` as they are imported, and are listed in this order
 COMMANDS = (learning, federating, audit, looking, paper)

@@ -54,8 +54,8 @@ def serve(
         return
     from rofl import report
     from rofl.cli.choose import asked, choose
-    from rofl.cli.learning import show
     from rofl.cli.progress import Watch
+    from rofl.cli.runs import show
     from rofl.experiment import fresh_folder
     from rofl.federation.serving import Door, serve
     from rofl.run_folder import RunFolder
@@ -107,13 +107,13 @@ def join(
     Without --data the site takes its part of the coordinator's data set: a rehearsal.
     """
     _needs_flower()
-    from rofl.cli.learning import show, write_page
+    if insecure == (credentials is not None):
+        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.own_data import decoding
+    from rofl.cli.runs import show, write_page
     from rofl.experiment import resume
     from rofl.federation.site import Member
 
-    if insecure == (credentials is not None):
-        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     with decoding(talk) as progress:
         member = Member.of(credentials, client, name, data, test, out, data_dir, progress)
         if dry_run:

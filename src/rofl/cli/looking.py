@@ -7,12 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from rofl import presets
 from rofl.cli.app import DataDir, Json, Seed, Sets, Test, What, app, data_app, result, talk
-from rofl.cli.choose import choose
-from rofl.data import DATASETS
 from rofl.errors import UserError
-from rofl.methods import METHODS
 
 
 @app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")
@@ -24,10 +20,10 @@ def report_command(
     data_dir: DataDir = None,
 ) -> None:
     """Make one page of one or several finished runs."""
-    from rofl import report
-
     if server and site is not None:
         raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
+    from rofl import report
+
     page = report.write(folders, out, data_dir, report.View(site, server))
     result.print(str(page), markup=False, highlight=False, soft_wrap=True)
 
@@ -42,6 +38,7 @@ def scene_command(
     as_json: Json = False,
 ) -> None:
     """Draw wrong labels and clients once, and keep them for several runs with the same settings."""
+    from rofl.cli.choose import choose
     from rofl.cli.scene import describe, scene_table
     from rofl.scene import prepare
 
@@ -79,18 +76,24 @@ def check_data(
 @app.command("presets")
 def list_presets(as_json: Json = False) -> None:
     """The presets by name."""
-    listing({name: preset.about for name, preset in presets.PRESETS.items()}, "preset", as_json)
+    from rofl.presets import PRESETS
+
+    listing({name: preset.about for name, preset in PRESETS.items()}, "preset", as_json)
 
 
 @app.command("methods")
 def list_methods(as_json: Json = False) -> None:
     """The methods by name."""
+    from rofl.methods import METHODS
+
     listing({name: (kind.__doc__ or "").splitlines()[0] for name, kind in METHODS.items()}, "method", as_json)
 
 
 @app.command("datasets")
 def list_datasets(as_json: Json = False) -> None:
     """The data sets by name."""
+    from rofl.data import DATASETS
+
     listing({name: source.about for name, source in DATASETS.items()}, "data set", as_json)
 
 

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rofl.cli.app import DataDir, Json, app, result, talk
 from rofl.cli.looking import listing
-from rofl.reproduce import Scale, make_plan
+
+Scale = Literal["tiny", "lite", "paper"]  # as rofl.reproduce has it, which imports torch
 
 
 @app.command(epilog="Example: rofl reproduce table-ablation --scale tiny --seeds 3")
@@ -27,6 +28,7 @@ def reproduce(
 ) -> None:
     """The paper's tables and figures, ours beside the paper's; finished cells are kept."""
     from rofl.cli import reproduce as work
+    from rofl.reproduce import make_plan
 
     if list_all:
         listing(work.list_grids(), "table or figure", as_json)

@@ -2,22 +2,24 @@
 
 from typing import Any
 
+import torch
 from rich.table import Table
 
+from rofl.data.parts import sizes_of
 from rofl.scene import Scene
 
 
 def describe(scene: Scene) -> dict[str, Any]:
     """Sizes, and the share of wrong labels of all and of each client."""
-    sizes = [len(rows) for rows in scene.parts]
+    sizes = torch.as_tensor(sizes_of(scene.parts))
     return {
         "dataset": scene.images.name,
         "noise": scene.experiment.noise.text,
         "seed": scene.experiment.seed,
         "clients": len(sizes),
         "samples": len(scene.labels),
-        "smallest_client": min(sizes),
-        "largest_client": max(sizes),
+        "smallest_client": int(sizes.min()),
+        "largest_client": int(sizes.max()),
         "classes": len(scene.images.classes),
         "truth_known": scene.images.truth_known,
         "wrong": scene.noise_ratio,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from rofl.data.batches import Transform
@@ -45,7 +44,8 @@ def load(folder: Path) -> ImageSet:
 
 def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
     """Columns `img` (a struct with encoded `bytes`, or the bytes alone) and `label`."""
-    import pyarrow.parquet as parquet  # slow to import, and only this needs it
+    import pyarrow.parquet as parquet  # both slow to import, and only this needs them
+    from PIL import Image
 
     try:
         table = parquet.read_table(path, columns=["img", "label"]).to_pydict()

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from rofl.core.tensors import Tensors
@@ -97,6 +96,8 @@ def from_tensors(name: str, tensors: Tensors) -> Pixels:
 
 def decode(path: str, side: int, channels: int) -> np.ndarray:
     """One image file as (side, side, C) uint8, squeezed to a square where it is none."""
+    from PIL import Image  # workers whose images lie in memory do without
+
     try:
         with Image.open(path) as opened:
             opened.draft(_MODES[channels], (side, side))  # a JPEG is decoded at 1/2, 1/4 or 1/8 of its size

@@ -1,12 +1,15 @@
 """A seat at which clients run one after the other: in a worker process, or in the calling one."""
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from rofl.core.tensors import Tensors
 from rofl.data import Shard
+from rofl.data.parts import rows_of
+from rofl.data.parts import to_tensors as parts_to_tensors
 from rofl.data.stream import Pixels, from_tensors, part, to_tensors
 from rofl.engines.client import Task, one_thread, run_client
 from rofl.engines.records import pack, unpack
@@ -29,7 +32,7 @@ class Bench:
 
     def __init__(self, task: Task, data: Tensors, broadcast: Tensors) -> None:
         self.task = task
-        self.data = data  # train, test, labels, rows, ends: see `lay_out`
+        self.data = data  # train, test, labels, and whose rows are whose: see `lay_out`
         self.pixels = {name: from_tensors(name, data) for name in ("train", "test")}
         self.broadcast = broadcast  # model/..., extra/...: changed in place between rounds
         self.net = replace(task.network, weights="").build()  # the broadcast ones take their place
@@ -64,8 +67,7 @@ class Bench:
         return split_global(self.broadcast)
 
     def _shard(self, client: int) -> Shard:
-        start, stop = (int(end) for end in self.data["ends"][client : client + 2])
-        rows = self.data["rows"][start:stop]
+        rows = rows_of(client, self.data)
         return Shard(
             self.pixels["train"], rows, self.data["labels"][rows], self.task.network.classes, self.task.transform
         )
@@ -86,8 +88,7 @@ def split_global(joined: Tensors) -> Global:
     return Global(**groups)
 
 
-def lay_out(train: Pixels, test: Pixels, labels: torch.Tensor, parts: list[torch.Tensor]) -> Tensors:
+def lay_out(train: Pixels, test: Pixels, labels: torch.Tensor, parts: Sequence[torch.Tensor]) -> Tensors:
     """The tensors every seat needs: all pixels or where they lie, the given labels, and whose rows are whose."""
-    ends = torch.tensor([0, *torch.tensor([len(part) for part in parts]).cumsum(0).tolist()])
     pixels = {**to_tensors("train", train), **to_tensors("test", test)}
-    return {**pixels, "labels": labels, "rows": torch.cat(parts), "ends": ends}
+    return {**pixels, "labels": labels, **parts_to_tensors(parts)}

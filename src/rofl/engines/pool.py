@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rofl.core.tensors import Tensors
@@ -37,7 +38,7 @@ class Pool:
     """`workers` processes, or none: then jobs are done here. At most a window of answers is ever held."""
 
     def __init__(self, workers: int, task: Task, data: Tensors, broadcast: Tensors) -> None:
-        self.task = task
+        self.task, self.workers = task, workers
         self.window = max(2 * workers, 1)
         self._data, self._broadcast = SharedTensors(data), SharedTensors(broadcast)
         self._bench = Bench(task, self._data.tensors, self._broadcast.tensors) if workers == 0 else None
@@ -47,27 +48,40 @@ class Pool:
         """Show new global tensors to all workers; only between runs of jobs."""
         self._broadcast.write(tensors)
 
-    def run(self, jobs: Iterable[bytes]) -> Iterator[bytes]:
-        """Do the jobs. The answers come in the jobs' order, however many workers there are."""
+    def run(self, jobs: Iterable[bytes], beside: Iterable[bytes] = ()) -> Iterator[bytes]:
+        """Do the jobs. The answers come in the jobs' order, however many workers there are.
+
+        What is to be done `beside` is for workers that would be idle while others do the last of the jobs. It is
+        answered after all of them; such answers are small, and no window holds for them.
+        """
         if self._bench is not None:
-            yield from map(self._bench.do, jobs)
+            yield from map(self._bench.do, chain(jobs, beside))
             return
-        source, todo = iter(enumerate(jobs)), deque[int]()  # todo: jobs to be given out again
+        source, spare, more = iter(jobs), iter(beside), True
+        todo = deque[int]()  # jobs to be given out, some for the second time
         held: dict[int, bytes] = {}  # jobs that were given out and not answered yet
         tries: dict[int, int] = {}
         done: dict[int, bytes] = {}
-        expected = 0
+        expected, given = 0, 0
+
+        def fetch() -> bytes | None:
+            nonlocal more
+            if more and len(held) + len(done) >= self.window:
+                return None
+            job = next(source, None) if more else None
+            more = job is not None
+            return next(spare, None) if job is None else job
+
         while True:
             while expected in done:
                 yield done.pop(expected)
                 expected += 1
             for worker in self._workers:
                 if worker.place < 0:
-                    if not todo and len(held) + len(done) < self.window:
-                        for place, job in source:
-                            held[place] = job
-                            todo.append(place)
-                            break
+                    if not todo and (job := fetch()) is not None:
+                        held[given] = job
+                        todo.append(given)
+                        given += 1
                     if todo:
                         self._give(worker, todo.popleft(), held)
             busy = {worker.pipe: worker for worker in self._workers if worker.place >= 0}

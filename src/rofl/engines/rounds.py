@@ -2,14 +2,15 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from rofl.core.seeds import generator
-from rofl.core.tensors import Tensors, mismatch
+from rofl.core.seeds import draw, generator
+from rofl.core.tensors import Tensors, halved, mismatch
 from rofl.methods.base import Global, Method, Round, Update
+from rofl.methods.rounded import Rounded
 
 Answer = tuple[Update, str | None]  # an update, and why it cannot be used, if so
 
@@ -37,10 +38,10 @@ class RoundReport:
     seconds: float
 
 
-def choose_cohort(sizes: list[int], cohort: int, seed: int, index: int) -> list[int]:
+def choose_cohort(sizes: Sequence[int] | torch.Tensor, cohort: int, seed: int, index: int) -> list[int]:
     """The clients of a round, drawn without regard to size; the largest come first, so that none is waited for."""
-    drawn = torch.randperm(len(sizes), generator=generator(seed, index, "cohort"))[:cohort].tolist()
-    return sorted(drawn, key=lambda client: (-sizes[client], client))
+    drawn = draw(len(sizes), cohort, generator(seed, index, "cohort"))
+    return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
 
 
 def check_update(update: Update, blank: Update) -> str | None:
@@ -70,14 +71,16 @@ def finish_round(
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}
     answered = len(cohort) - len(dropped)
+    half = isinstance(method, Rounded)
     traffic = Traffic(
-        down_model=_bytes(glob.model) * len(cohort),
-        down_extra=_bytes(glob.extra) * len(cohort),
-        up_model=_bytes(blank.model) * answered,
-        up_extra=_bytes(blank.extra) * answered,
+        down_model=_bytes(glob.model, half) * len(cohort),
+        down_extra=_bytes(glob.extra, half) * len(cohort),
+        up_model=_bytes(blank.model, half) * answered,
+        up_extra=_bytes(blank.extra, half) * answered,
     )
     return RoundReport(rnd.index, glob, cohort, dropped, means, traffic, time.perf_counter() - started)
 
 
-def _bytes(tensors: Tensors) -> int:
-    return sum(value.numel() * value.element_size() for value in tensors.values())
+def _bytes(tensors: Tensors, half: bool) -> int:
+    sent = halved(tensors) if half else tensors
+    return sum(value.numel() * value.element_size() for value in sent.values())

@@ -165,6 +165,9 @@ class _Sites:
         truth = scene.images.test_labels
         return percent_right(simulation.predict(glob, "test", len(truth))[0], truth)
 
+    def measures_beside(self) -> bool:
+        return False
+
     def settle(self) -> None:
         """The sites keep what may still be asked for."""
 

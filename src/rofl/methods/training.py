@@ -12,6 +12,7 @@ from rofl.core.tensors import Tensors, floating, scaled_difference
 from rofl.data import Shard, Transform
 from rofl.data.stream import Pixels
 from rofl.methods.base import Global, Round, Update
+from rofl.methods.sgd import Sgd
 from rofl.models import Network
 
 _CHUNK = 125  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
@@ -42,11 +43,9 @@ class LocalSgd:
         """The learning rate of a round."""
         return self.lr * 0.1 ** ((rnd.index - 1) // self.lr_every) if self.lr_every else self.lr
 
-    def optimizer(self, net: nn.Module, rnd: Round) -> torch.optim.Optimizer:
+    def optimizer(self, net: nn.Module, rnd: Round) -> Sgd:
         """Plain SGD; its momentum starts anew each round, since clients are stateless here."""
-        return torch.optim.SGD(
-            net.parameters(), lr=self.rate(rnd), momentum=self.momentum, weight_decay=self.weight_decay, fused=True
-        )
+        return Sgd(net.parameters(), self.rate(rnd), self.momentum, self.weight_decay)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 from rofl.config import Experiment, experiment, with_changes
 from rofl.errors import unknown
+from rofl.presets.base import Preset
 from rofl.presets.own_data import own
-from rofl.presets.preset import Preset
 from rofl.presets.quick import QUICK
 from rofl.presets.single import PAPER
 

@@ -10,7 +10,7 @@ from rofl.config import Experiment, experiment, with_changes
 from rofl.data import ImageSet
 from rofl.data.own import Progress, load
 from rofl.data.own.names import safe_names
-from rofl.presets.preset import Preset
+from rofl.presets.base import Preset
 from rofl.presets.quick import SELF_LABELS
 
 _COHORT = 10  # clients a round at most

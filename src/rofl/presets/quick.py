@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rofl.presets.preset import Preset
+from rofl.presets.base import Preset
 
 # All methods that change labels begin a third into the run, as the paper's MNIST does.
 SELF_LABELS: dict[str, dict[str, Any]] = {

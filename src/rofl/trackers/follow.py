@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rofl.config import Experiment
-from rofl.course import Interrupted, Listener
-from rofl.errors import UserError, unknown
+from rofl.course import Listener
+from rofl.errors import Interrupted, UserError, unknown
 from rofl.run_folder import RunFolder
 from rofl.trackers.tracker import Held, Stop, Tracker, in_short
 

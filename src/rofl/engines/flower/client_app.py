@@ -59,7 +59,7 @@ def make_client_app(host: Host, note: Callable[[str, Order], None] = lambda kind
         note("train", order)
         update, state = host.seat(order, context).train(_there(glob), order.index, recall(context.state, order.kept))
         keep(context.state, order, state)
-        return Message(pack_update(update), reply_to=message)
+        return Message(pack_update(update, order.half), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
@@ -69,7 +69,7 @@ def make_client_app(host: Host, note: Callable[[str, Order], None] = lambda kind
 
     @app.query("finish")
     def finish(message: Message, context: Context) -> Message:
-        order, glob, facts = unpack_order(message.content)
+        order, glob, facts = unpack_order(message.content, exact=True)
         note("finish", order)
         return Message(pack_sums(*host.seat(order, context).finish(_there(glob), facts)), reply_to=message)
 

@@ -56,16 +56,16 @@ class Federation:
     def finish(self, glob: Global, index: int, history: str) -> dict[int, tuple[dict[str, float], Tensors]]:
         """Tell all sites that it is over; each judges its labels, and sends counts."""
         self.roll.wait_for_all(Order(self.settings, index), min(_LAST_CALL, self.terms.gather))
-        return self._sums("query.finish", pack_order(Order(self.settings, index), glob, history=history))
+        return self._sums("query.finish", pack_order(Order(self.settings, index), glob, exact=True, history=history))
 
     def _answers(self, glob: Global, index: int, cohort: list[int]) -> Iterator[Answer]:
         """In the cohort's order, since sums depend on it."""
-        blank = self.method.blank(glob)
+        blank, half = self.method.blank(glob), Order(self.settings).half
         here = self.roll.wait_for_one(cohort, Order(self.settings, index), self.terms.gather)
         letters = {client: Order(self.settings, index, self.kept.get(client, 0)) for client in cohort if client in here}
         replies = dict(self._ask("train", here, addressed(pack_order(Order(self.settings), glob), letters), index))
         for client in cohort:
-            update, problem = read_answer(replies.pop(client, "it is not connected"), blank)
+            update, problem = read_answer(replies.pop(client, "it is not connected"), blank, half)
             if problem is None:
                 self.kept[client] = index
             yield update, problem
@@ -94,12 +94,12 @@ class Federation:
         return self.roll.present()
 
 
-def read_answer(answer: RecordDict | str, blank: Update) -> Answer:
+def read_answer(answer: RecordDict | str, blank: Update, half: bool) -> Answer:
     """A client's update, or why it cannot be used."""
     if isinstance(answer, str):
         return blank, answer
     try:
-        update = unpack_update(answer)
+        update = unpack_update(answer, half)
     except (ValueError, TypeError) as error:  # numpy's and torch's, for bytes that are no numbers of a known kind
         return blank, str(error)
     return update, check_update(update, blank)

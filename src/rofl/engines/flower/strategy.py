@@ -69,11 +69,11 @@ class MethodStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The method's own server step."""
         whose = {message.metadata.message_id: client for client, message in self._sent.items()}
-        blank = self.method.blank(self.glob)
+        blank, half = self.method.blank(self.glob), Order(self.settings).half
         answers = {}
         for reply in replies:
             answer = reply.error.reason or "it failed" if reply.has_error() else reply.content
-            answers[whose.get(reply.metadata.reply_to_message_id, -1)] = read_answer(answer, blank)
+            answers[whose.get(reply.metadata.reply_to_message_id, -1)] = read_answer(answer, blank, half)
         missing = (blank, "it did not answer")
         ordered = [answers.get(client, missing) for client in self._chosen]
         rnd = Round(server_round, self.seed)

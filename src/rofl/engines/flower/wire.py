@@ -2,10 +2,13 @@
 
 Flower moves every array in several requests of its own, at a few milliseconds each. So all tensors of one kind go as
 one vector, which is also what secure aggregation adds up; a line of JSON says where in it each tensor lies.
+
+Where the settings say `transport = "half"`, a global state to train or test with and an update go as bfloat16.
 """
 
 import json
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,10 +16,11 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from rofl.core.tensors import Tensors
+from rofl.core.tensors import Tensors, halved
 from rofl.methods.base import Global, Update
 
 Facts = dict[str, int | float | str]
+_FULL, _HALF = "float32", "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -27,35 +31,41 @@ class Order:
     index: int = 0  # the round
     kept: int = 0  # the round of the client state to start from; 0: none
 
+    @property
+    def half(self) -> bool:
+        """Whether the settings want bfloat16 in place of float32."""
+        return tomllib.loads(self.settings).get("transport") == "half"
 
-def put_tensors(content: RecordDict, **groups: Tensors) -> RecordDict:
+
+def put_tensors(content: RecordDict, half: bool = False, **groups: Tensors) -> RecordDict:
     """Groups of named tensors as `arrays`, a vector for each type, and `layout`."""
     layout, vectors = [], dict[str, list[np.ndarray]]()
     for group, tensors in groups.items():
-        for name, value in tensors.items():
-            flat = value.detach().reshape(-1).numpy()
-            layout.append((group, name, str(flat.dtype), list(value.shape)))
-            vectors.setdefault(str(flat.dtype), []).append(flat)
+        for name, value in (halved(tensors) if half else tensors).items():
+            kind, flat = str(value.dtype).removeprefix("torch."), value.detach().reshape(-1)
+            layout.append((group, name, kind, list(value.shape)))
+            bits = flat.view(torch.uint16) if kind == _HALF else flat  # numpy has no bfloat16
+            vectors.setdefault(kind, []).append(bits.numpy())
     content["arrays"] = ArrayRecord({kind: Array(np.concatenate(parts)) for kind, parts in vectors.items()})
     content["layout"] = ConfigRecord({"groups": json.dumps(list(groups)), "tensors": json.dumps(layout)})
     return content
 
 
-def get_tensors(content: RecordDict, *groups: str) -> list[Tensors]:
-    """The groups that `put_tensors` was given; anything else raises a ValueError."""
+def get_tensors(content: RecordDict, *groups: str, half: bool = False) -> list[Tensors]:
+    """The groups that `put_tensors` was given, bfloat16 as float32; anything else raises a ValueError."""
     arrays, layout = content.get("arrays"), content.get("layout")
     if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
         raise ValueError("it has no arrays, or does not say how they lie")
     try:
-        return _apart(arrays, layout, groups)
+        return _apart(arrays, layout, groups, half)
     except Exception as error:  # from others: numpy, json and torch raise whatever they do on bytes that are not ours
         raise ValueError(f"its arrays cannot be read ({error})") from error
 
 
-def _apart(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...]) -> list[Tensors]:
+def _apart(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...], half: bool) -> list[Tensors]:
     if json.loads(str(layout["groups"])) != list(groups):
         raise ValueError("others than asked for")
-    vectors = {kind: torch.from_numpy(np.array(array.numpy())) for kind, array in arrays.items()}
+    vectors = {kind: _vector(kind, array, half) for kind, array in arrays.items()}
     found: dict[str, Tensors] = {group: {} for group in groups}
     used = dict.fromkeys(vectors, 0)
     for group, name, kind, shape in json.loads(str(layout["tensors"])):
@@ -67,37 +77,48 @@ def _apart(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...]) -
     return list(found.values())
 
 
-def pack_order(order: Order, glob: Global | None = None, **facts: int | float | str) -> RecordDict:
-    """A message down."""
+def _vector(kind: str, array: Array, half: bool) -> torch.Tensor:
+    if kind == (_FULL if half else _HALF):
+        raise ValueError(f"{kind}, where the settings ask for {_HALF if half else _FULL}")
+    vector = torch.from_numpy(np.array(array.numpy()))
+    return vector.view(torch.bfloat16).float() if kind == _HALF else vector
+
+
+def pack_order(order: Order, glob: Global | None = None, exact: bool = False, **facts: int | float | str) -> RecordDict:
+    """A message down; exact, where the state is the last one, which all are to have alike."""
     told: Facts = {"settings": order.settings, "round": order.index, "kept": order.kept, **facts}
     content = RecordDict({"order": ConfigRecord(dict(told))})
-    return content if glob is None else put_tensors(content, model=glob.model, extra=glob.extra)
+    if glob is None:
+        return content
+    return put_tensors(content, order.half and not exact, model=glob.model, extra=glob.extra)
 
 
-def unpack_order(content: RecordDict) -> tuple[Order, Global | None, Facts]:
+def unpack_order(content: RecordDict, exact: bool = False) -> tuple[Order, Global | None, Facts]:
     """What `pack_order` was given."""
     record = content.get("order")
     if not isinstance(record, ConfigRecord):
         raise ValueError("there is no order in it")
     facts: Facts = {name: _plain(value) for name, value in record.items()}
     order = Order(str(facts.pop("settings")), int(facts.pop("round")), int(facts.pop("kept")))
-    return order, Global(*get_tensors(content, "model", "extra")) if "arrays" in content else None, facts
+    if "arrays" not in content:
+        return order, None, facts
+    return order, Global(*get_tensors(content, "model", "extra", half=order.half and not exact)), facts
 
 
-def pack_update(update: Update) -> RecordDict:
+def pack_update(update: Update, half: bool = False) -> RecordDict:
     """A message up: sums, and nothing but sums."""
-    content = put_tensors(RecordDict(), model=update.model, extra=update.extra)
+    content = put_tensors(RecordDict(), half, model=update.model, extra=update.extra)
     content["sums"] = MetricRecord({"weight": float(update.weight), **_numbers(update.metrics)})
     return content
 
 
-def unpack_update(content: RecordDict) -> Update:
+def unpack_update(content: RecordDict, half: bool = False) -> Update:
     """What `pack_update` was given; a message that is none of ours raises a ValueError."""
     sums = _sums(content)
     if "weight" not in sums:
         raise ValueError("it has no weight")
     weight = sums.pop("weight")
-    model, extra = get_tensors(content, "model", "extra")
+    model, extra = get_tensors(content, "model", "extra", half=half)
     return Update(model, weight, extra, sums)
 
 

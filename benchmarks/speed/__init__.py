@@ -1,0 +1,1 @@
+"""How fast rofl is: six measurements."""

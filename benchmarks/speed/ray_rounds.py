@@ -1,0 +1,99 @@
+"""Rounds of the same clients in Flower's own simulation, on Ray; a program of its own, started by `rivals`.
+
+Ray sends the app with every message, and what lies in it is made anew each time. So the data and the network, which a
+user would not want to load for every message either, are kept by each of Ray's processes beside it.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from benchmarks.speed.random_clients import METHOD, SAMPLES, SEED, WORKERS, samples, task
+from rofl.core.tensors import Tensors, digest
+from rofl.engines.bench import Bench, join_global, train_job
+from rofl.engines.flower import MethodStrategy, make_client_app
+from rofl.engines.flower.wire import Order
+from rofl.engines.local import read_update
+from rofl.methods.base import Global, Update
+
+
+@cache
+def bench(width: float, clients: int) -> Bench:
+    """The seat that all clients of a process share: the same as in our own workers."""
+    chosen = task(width)
+    return Bench(chosen, samples(clients), join_global(METHOD.begin(chosen.network.build())))
+
+
+class RandomSeat:
+    """One client of random images; there is nothing to test or to judge."""
+
+    def __init__(self, client: int, seat: Bench) -> None:
+        self.client, self.bench = client, seat
+
+    def train(self, glob: Global, index: int, state: Tensors) -> tuple[Update, Tensors]:
+        """One round."""
+        self.bench.broadcast = join_global(glob)
+        update, state, problem = read_update(self.bench.do(train_job(index, self.client, state)), METHOD.blank(glob))
+        if problem:
+            raise RuntimeError(problem)
+        return update, state
+
+
+class RandomHost:
+    """Has all clients."""
+
+    def __init__(self, width: float, clients: int) -> None:
+        self.width, self.clients = width, clients
+
+    def describe(self, order: Order, context: Context) -> Mapping[str, int | float | str]:
+        """Its number and size."""
+        client = int(context.node_config["partition-id"])
+        return {"client": client, "name": f"client {client}", "samples": SAMPLES}
+
+    def seat(self, order: Order, context: Context) -> RandomSeat:
+        """The client's place at the bench of this process."""
+        return RandomSeat(int(context.node_config["partition-id"]), bench(self.width, self.clients))
+
+
+class TrainOnly(MethodStrategy):
+    """Flower's own loop would ask all clients for an evaluation after each round; ours does not either."""
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nothing."""
+        return []
+
+
+def main() -> None:
+    """Take width, clients, rounds and cohorts as JSON; write seconds of each round and the digest for each cohort."""
+    wanted = json.loads(sys.argv[1])
+    width, clients = wanted["width"], wanted["clients"]
+    found: dict[str, Any] = {"cohorts": []}
+    server = ServerApp()
+
+    @server.main()
+    def rounds(grid: Grid, context: Context) -> None:
+        for cohort in wanted["cohorts"]:
+            strategy = TrainOnly(METHOD, METHOD.begin(task(width).network.build()), "", clients, cohort, SEED)
+            strategy.start(grid, ArrayRecord({}), num_rounds=wanted["rounds"])
+            seconds = [report.seconds for report in strategy.reports]
+            result = digest(strategy.glob.model, strategy.glob.extra)
+            found["cohorts"].append({"seconds": seconds, "digest": result})
+            found.setdefault("start", time.perf_counter() - started - sum(seconds[1:]))
+
+    started = time.perf_counter()
+    run_simulation(
+        server,
+        make_client_app(RandomHost(width, clients)),
+        num_supernodes=clients,
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": WORKERS}},
+    )
+    print(json.dumps(found))

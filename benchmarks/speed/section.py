@@ -1,0 +1,43 @@
+"""What a measurement comes to: a table, and what was aimed at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A figure and its limit."""
+
+    what: str
+    found: float
+    limit: float
+    most: bool = False  # whether the limit is the most that it may be; else the least
+
+    @property
+    def kept(self) -> bool:
+        """Whether the figure is within its limit."""
+        return self.found <= self.limit if self.most else self.found >= self.limit
+
+    def __str__(self) -> str:
+        sign = "at most" if self.most else "at least"
+        return f"{self.what}: {self.found:.3g}, {sign} {self.limit:g}: {'kept' if self.kept else 'MISSED'}"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One of the six measurements."""
+
+    title: str
+    how: str  # what was run, in a few sentences of Markdown
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    aims: Sequence[Aim]
+    why: str = ""  # where an aim is missed: the reason, as a profile shows it
+
+    def markdown(self) -> str:
+        """As it stands in results.md."""
+        table = [self.header, ["---"] * len(self.header), *self.rows]
+        lines = [f"| {' | '.join(row)} |" for row in table]
+        missed = self.why if not all(aim.kept for aim in self.aims) else ""
+        aims = [f"- {aim}" for aim in self.aims]
+        return "\n\n".join(filter(None, (f"## {self.title}", self.how, "\n".join(lines), "\n".join(aims), missed)))

@@ -1,0 +1,104 @@
+"""How many bytes a round sends: in full, as half, and what packing them without loss would save."""
+
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import rofl
+from benchmarks.speed.section import Aim, Section
+from rofl.core.tensors import Tensors, halved
+from rofl.engines.client import NetworkSpec
+from rofl.engines.flower.wire import Order, pack_order
+from rofl.methods import Global, Rofl, Update
+from rofl.run_folder import RunFolder
+
+SMALL, LARGE = "small, digits", "cnn9, CIFAR-10"
+NETWORKS = {
+    SMALL: NetworkSpec("small", (1, 8, 8), 10, 1.0, seed=0),
+    "cnn9 at 1/8, CIFAR-10": NetworkSpec("cnn9", (3, 32, 32), 10, 0.125, seed=0),
+    "cnn9 at 1/4, CIFAR-10": NetworkSpec("cnn9", (3, 32, 32), 10, 0.25, seed=0),
+    LARGE: NetworkSpec("cnn9", (3, 32, 32), 10, 1.0, seed=0),
+    "ResNet-50, 14 classes": NetworkSpec("resnet50", (3, 224, 224), 14, 1.0, seed=0),
+}
+HOW = """What one client gets and sends in one round of rofl: bytes of the tensors of `begin` and `blank`, weights
+and centroids. *Half* is `transport = "half"`. The aims are about the record that the Flower wire makes for the small
+network, with its headers and layout. The last rows are that network's weights after 3 rounds on digits, packed without
+loss by zlib at a level; *shuffled* means all first bytes first, then all second ones. rofl does not pack: the rows show
+what it would save."""
+
+
+def measure() -> Section:
+    """Bytes down and up, and how small they could be."""
+    rows, shares = [], {}
+    for name, network in NETWORKS.items():
+        glob, up = _sent(network)
+        shares[name] = _share(glob.extra, glob.model)
+        cells = [f"{_bytes(make(one.model | one.extra)):,}" for make in (dict, halved) for one in (glob, up)]
+        rows.append([name, *cells, f"{100 * shares[name]:.3f} %"])
+    glob = _sent(NETWORKS[SMALL])[0]
+    counted = _bytes(halved(glob.model | glob.extra))
+    full, half = (_on_the_wire(glob, transport) for transport in ("full", "half"))
+    rows.append([f"{SMALL}, the wire's record", f"{full:,}", "", f"{half:,}", "", ""])
+    aims = [
+        Aim("half / full, bytes of a record", half / full, 0.51, most=True),
+        Aim("a record / its tensors, bytes with half", half / counted, 1.02, most=True),
+        Aim("share of the centroids with cnn9", shares[LARGE], 0.0005, most=True),
+    ]
+    header = ("network", "full, down", "full, up", "half, down", "half, up", "centroids, down")
+    return Section("Bytes on the line", HOW, header, [*rows, *_lossless(_trained())], aims)
+
+
+def _sent(network: NetworkSpec) -> tuple[Global, Update]:
+    """A global state, and the shape of an update."""
+    method = Rofl(tau=0.4)
+    glob = method.begin(network.build())
+    return glob, method.blank(glob)
+
+
+def _on_the_wire(glob: Global, transport: str) -> int:
+    """Bytes of the record of an order, as Flower stores and sends it; its settings, the same for both, left aside."""
+    content = pack_order(Order(f'transport = "{transport}"'), glob)
+    arrays = sum(len(array.data) for array in content.array_records["arrays"].values())
+    return arrays + sum(len(str(text)) for text in content.config_records["layout"].values())
+
+
+def _trained() -> Tensors:
+    with tempfile.TemporaryDirectory() as place:
+        done = rofl.run(rofl.preset("digits", rounds=3), Path(place) / "run", workers=0)
+        checkpoint = RunFolder(done.folder).read_checkpoint()
+        assert checkpoint is not None
+        return checkpoint.glob.model
+
+
+def _lossless(model: Tensors) -> list[list[str]]:
+    """Sizes of packed weights, and what share of the unpacked ones they save."""
+    full, half = (torch.cat([value.flatten() for _, value in sorted(make(model).items())]) for make in (dict, halved))
+    raw = {4: full.numpy().tobytes(), 2: half.view(torch.uint16).numpy().tobytes()}
+    rows = []
+    for name, level, shuffled in (("zlib 6", 6, False), ("shuffled, zlib 1", 1, True), ("shuffled, zlib 6", 6, True)):
+        cells = []
+        for width, plain in raw.items():
+            packed = len(zlib.compress(_shuffled(plain, width) if shuffled else plain, level))
+            cells += [f"{packed:,} (-{100 * (1 - packed / len(plain)):.1f} %)", ""]
+        rows.append([f"small, weights, {name}", *cells, ""])
+    return rows
+
+
+def _shuffled(raw: bytes, width: int) -> bytes:
+    """First bytes of all numbers first: signs and exponents are alike, and pack better together."""
+    return np.frombuffer(raw, np.uint8).reshape(-1, width).T.tobytes()
+
+
+def _bytes(tensors: Tensors) -> int:
+    return sum(value.numel() * value.element_size() for value in tensors.values())
+
+
+def _share(part: Tensors, rest: Tensors) -> float:
+    return _bytes(part) / (_bytes(part) + _bytes(rest))
+
+
+if __name__ == "__main__":
+    print(measure().markdown())

@@ -1,0 +1,86 @@
+"""What an audit found, for the terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from rofl import auditing
+from rofl.cli.app import talk
+from rofl.cli.own_data import decoding
+from rofl.cli.tables import share
+from rofl.config import DataSpec
+from rofl.labels_file import Decision
+from rofl.verdict import Verdict
+
+_CLIENTS = 20  # that are listed; --json has all
+
+
+def fresh_folder(data: Path) -> Path:
+    """The next free folder for an audit of new data."""
+    number, title = 1, DataSpec(path=str(data.absolute())).title
+    while (path := Path("runs") / f"audit-{title}-{number}").exists():
+        number += 1
+    return path
+
+
+def audit_new(model: Path, data: Path, out: Path, workers: int | None, data_dir: Path | None) -> Verdict:
+    """Judge new data by a run's model, while a bar shows how far decoding is."""
+    with decoding(talk) as progress:
+        return auditing.audit_data(model, data, out, workers=workers, data_dir=data_dir, progress=progress)
+
+
+def clients_table(verdict: Verdict) -> Table:
+    """Samples and suspects of each client, those with the largest share first."""
+    scene = verdict.scene
+    counts = [(len(rows), int(verdict.suspects.flagged[rows].sum())) for _, rows in scene.lists]
+    order = sorted(range(len(counts)), key=lambda place: -counts[place][1] / max(counts[place][0], 1))
+    table = Table(title="labels that look wrong", title_justify="left")
+    for name in ("client", "samples", "suspects", "share"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for place in order[:_CLIENTS]:
+        samples, flagged = counts[place]
+        table.add_row(Text(scene.lists[place][0]), str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+    if len(order) > _CLIENTS:
+        table.add_row(f"and {len(order) - _CLIENTS} more")
+    samples, flagged = (sum(column) for column in zip(*counts, strict=True))
+    table.add_section()
+    table.add_row("all", str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+    return table
+
+
+def describe(verdict: Verdict, decided: Sequence[Decision]) -> list[str]:
+    """How good the list is: by the truth where it is known, and by what people decided."""
+    lines, figures = [], verdict.figures()
+    if figures["estimated"]["ratio"] > 0.5:
+        lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
+    found: Mapping[str, Any] | None = figures["audit"]
+    if found is not None:
+        lines.append(
+            f"by the truth: precision {share(found['precision'])}, recall {share(found['recall'])}, "
+            f"average precision {share(found['average_precision'])}, right suggestions "
+            f"{share(found['right_suggestions'])}"
+        )
+    if decided:
+        counts = count(decided)
+        lines.append(f"by people: {counts['wrong']} labels wrong, {counts['right']} right")
+    return lines
+
+
+def suspects_table(suspects: Sequence[Mapping[str, Any]]) -> Table:
+    """The first suspects of all clients."""
+    table = Table(title="most suspicious", title_justify="left")
+    for name in ("client", "sample", "given", "suggested", "score"):
+        table.add_column(name, justify="right" if name == "score" else "left")
+    for each in suspects:
+        cells = (str(each[name]) for name in ("client", "sample", "given", "suggested"))
+        table.add_row(*map(Text, cells), f"{float(each['score']):.3f}")
+    return table
+
+
+def count(decided: Sequence[Decision]) -> dict[str, int]:
+    """How many labels people found wrong, and how many right."""
+    wrong = sum(each.wrong for each in decided)
+    return {"wrong": wrong, "right": len(decided) - wrong}

@@ -1,0 +1,74 @@
+"""The loop that we compare ourselves with is no straw man: it learns, and does what our own method does."""
+
+import pytest
+import torch
+from benchmarks.speed.naive_loop import ClientData, federated_round
+
+from rofl.core.seeds import generator, seeded
+from rofl.data import Shard, Transform
+from rofl.methods import Rofl
+from rofl.methods.base import Round
+from rofl.methods.training import load_weights
+from rofl.models import Network, build
+
+MEAN, STD = 0.3, 0.4
+CLASSES, SIDE = 4, 8
+
+
+def pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A bright quarter for each class, on noise."""
+    rng = generator(seed, "pictures")
+    labels = torch.randint(0, CLASSES, (count,), generator=rng)
+    pixels = torch.randint(0, 120, (count, 1, SIDE, SIDE), dtype=torch.uint8, generator=rng)
+    for image, label in zip(pixels, labels.tolist(), strict=True):
+        top, left = 4 * (label // 2), 4 * (label % 2)
+        image[:, top : top + 4, left : left + 4] += 100
+    return pixels, labels
+
+
+def clients(crop: int) -> list[ClientData]:
+    pixels, labels = pictures(120, seed=0)
+    return [
+        ClientData(*part, MEAN, STD, crop) for part in zip(pixels.split([80, 40]), labels.split([80, 40]), strict=True)
+    ]
+
+
+def network() -> Network:
+    return build("small", (1, SIDE, SIDE), CLASSES, 0.25, seed=0)
+
+
+def test_it_learns() -> None:
+    net, centroids = network(), torch.zeros(CLASSES, network().feature_size)
+    method = Rofl(tau=0.2, t_pl=3, lr=0.1, batch=20, epochs=2)
+    losses = []
+    with seeded(0):
+        for index in range(1, 7):
+            centroids, loss = federated_round(net, centroids, clients(crop=1), method, index)
+            losses.append(loss)
+    assert losses[-1] < losses[0] / 2
+    assert centroids.isfinite().all()
+    assert centroids.any(dim=1).all()
+    pixels, labels = pictures(200, seed=1)
+    with torch.no_grad():
+        logits, _ = net.eval()(Transform((MEAN,), (STD,))(pixels))
+    assert (logits.argmax(dim=1) == labels).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("t_pl", [1, 9])
+def test_it_does_what_rofl_does(t_pl: int) -> None:
+    """With whole shards as batches and no augmentation nothing is drawn, so that both must come to the same."""
+    method = Rofl(tau=0.4, t_pl=t_pl, cen_start=0.0, cen_rise=0.0, lr=0.1, batch=200, epochs=3)
+    ours, theirs = network(), network()
+    glob, centroids = method.begin(ours), torch.zeros(CLASSES, ours.feature_size)
+    for index in (1, 2, 3):
+        centroids, _ = federated_round(theirs, centroids, clients(crop=0), method, index)
+        total = method.blank(glob)
+        for number, data in enumerate(clients(crop=0)):
+            load_weights(ours, glob.model)
+            labels = torch.tensor(data.labels)
+            shard = Shard(data.pixels, torch.arange(len(data)), labels, CLASSES, Transform((MEAN,), (STD,)))
+            total = total + method.client(ours, glob, {}, shard, Round(index, 0, number))[0]
+        glob = method.server(glob, total, Round(index, 0))
+        torch.testing.assert_close(centroids, glob.extra["centroids"], rtol=1e-3, atol=1e-4)
+        for name, value in glob.model.items():
+            torch.testing.assert_close(theirs.state_dict()[name], value, rtol=1e-3, atol=1e-3)
