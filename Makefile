@@ -27,8 +27,9 @@ slow: $(READY)  ## the figures that the README promises, every fault of a federa
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'
 	$(BIN)/python -m pytest -m slow
 
-bench: $(READY)  ## timed scripts: what a round of rofl costs beside plain FedAvg
-	$(BIN)/python benchmarks/round_cost.py
+bench: $(READY)  ## six measurements of speed, into benchmarks/results.md: 20 minutes of a quiet machine
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'
+	$(BIN)/python -m benchmarks.speed
 
 federation: $(READY)  ## three sites with keys on this machine, one killed on the way: about three minutes
 	$(BIN)/python benchmarks/federation.py

@@ -1,6 +1,6 @@
 """The method as public code writes it: a federated loop in one process, plain and correct.
 
-Written from the paper's Algorithm 1, and equal to `rofl.methods.Rofl` where nothing is drawn (a test says so). None of
+Written from the paper's Algorithm 1, and equal to `rofl.methods.Rofl` where no batch is drawn (a test says so). None of
 the known faults of public implementations is in it: features have their gradient, all samples are trained on, absent
 classes give no NaN. Only their habits are, each of which costs time and nothing else:
 

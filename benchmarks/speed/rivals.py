@@ -5,11 +5,12 @@ python -m benchmarks.speed.rivals
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -65,17 +66,23 @@ def on_ray() -> dict[str, Any]:
     """What `ray_rounds` writes. It is not run as `__main__`, whose content Ray would send by value."""
     wanted = {"width": RAY_WIDTH, "clients": RAY_CLIENTS, "rounds": ROUNDS, "cohorts": RAY_COHORTS}
     call = "from benchmarks.speed.ray_rounds import main; main()"
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", call, json.dumps(wanted)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, **QUIET},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE,
+        start_new_session=True,
     )
-    if done.returncode != 0:
-        raise RuntimeError(f"Flower's simulation failed:\n{done.stderr[-5000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    try:
+        said, log = process.communicate(timeout=PATIENCE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # where it did not end by itself, Ray's agents would live on
+    if process.returncode != 0:
+        raise RuntimeError(f"Flower's simulation failed:\n{log[-5000:]}")
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 
 
@@ -125,10 +132,13 @@ def measure() -> Section:
         f"Clients of {SAMPLES} random images of 28 x 28, `cnn9`, batch {METHOD.batch}, {METHOD.epochs} local epochs, "
         f"rofl at its full cost; medians of {ROUNDS - 1} rounds after a first one, without evaluation. Ours: the local "
         f"engine with {WORKERS} worker processes. The plain loop (`benchmarks/speed/naive_loop.py`) is the same "
-        f"algorithm, written as public code writes it, on {threads} threads, as torch sets it up here. Flower's "
-        f"simulation runs our ClientApp for cohorts out of {RAY_CLIENTS} clients, 1 CPU each, {WORKERS} CPUs; "
-        "it ends with the same weights, bit by bit."
+        f"algorithm, written as public code writes it, on {threads} threads, as torch sets it up here."
     )
+    if ray_aims:
+        how += (
+            f" Flower's simulation runs our ClientApp for cohorts out of {RAY_CLIENTS} clients, 1 CPU each, "
+            f"{WORKERS} CPUs; it ends with the same weights, bit by bit."
+        )
     return Section(
         title="Against what a user would pick instead",
         how=how,

@@ -18,7 +18,7 @@ from rofl.data.weights import weights_file
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
 from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool, cores
+from rofl.engines.pool import Pool, usual_workers
 from rofl.engines.rounds import RoundReport
 from rofl.engines.states import StateStore
 from rofl.errors import Interrupted, UserError
@@ -115,7 +115,7 @@ def simulate(
     """Server and clients of a scene, with their worker processes; these end with the block."""
     images, method = scene.images, experiment.build_method()
     pool = Pool(
-        cores() if workers is None else workers,
+        usual_workers() if workers is None else workers,
         Task(method, network, images.transform, experiment.seed),
         lay_out(images.train, images.test, scene.labels, scene.parts),
         join_global(glob),

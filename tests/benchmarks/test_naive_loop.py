@@ -56,12 +56,16 @@ def test_it_learns() -> None:
 
 @pytest.mark.parametrize("t_pl", [1, 9])
 def test_it_does_what_rofl_does(t_pl: int) -> None:
-    """With whole shards as batches and no augmentation nothing is drawn, so that both must come to the same."""
-    method = Rofl(tau=0.4, t_pl=t_pl, cen_start=0.0, cen_rise=0.0, lr=0.1, batch=200, epochs=3)
+    """With whole shards as batches and no augmentation only the order is drawn, so that both come to the same.
+
+    Two epochs: with more, a sample on the border of a mask may fall to either side by rounding.
+    """
+    method = Rofl(tau=0.4, t_pl=t_pl, cen_start=0.0, cen_rise=0.0, lr=0.1, batch=200, epochs=2)
     ours, theirs = network(), network()
     glob, centroids = method.begin(ours), torch.zeros(CLASSES, ours.feature_size)
     for index in (1, 2, 3):
-        centroids, _ = federated_round(theirs, centroids, clients(crop=0), method, index)
+        with seeded(index):
+            centroids, _ = federated_round(theirs, centroids, clients(crop=0), method, index)
         total = method.blank(glob)
         for number, data in enumerate(clients(crop=0)):
             load_weights(ours, glob.model)
@@ -69,6 +73,6 @@ def test_it_does_what_rofl_does(t_pl: int) -> None:
             shard = Shard(data.pixels, torch.arange(len(data)), labels, CLASSES, Transform((MEAN,), (STD,)))
             total = total + method.client(ours, glob, {}, shard, Round(index, 0, number))[0]
         glob = method.server(glob, total, Round(index, 0))
-        torch.testing.assert_close(centroids, glob.extra["centroids"], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(centroids, glob.extra["centroids"], rtol=0, atol=1e-5)
         for name, value in glob.model.items():
-            torch.testing.assert_close(theirs.state_dict()[name], value, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(theirs.state_dict()[name], value, rtol=0, atol=1e-5)

@@ -58,6 +58,16 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
+def test_a_million_clients_run_as_the_page_on_speed_says(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands((ROOT / "docs" / "speed.md").read_text())
+    fewer = [word for change in ("rounds=1", "model.name=mlp", "method.epochs=1") for word in ("--set", change)]
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], *fewer, "--workers", "0"])
+    assert done.exit_code == 0, done.output
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert (folder / "suspects" / "all.csv").is_file()
+
+
 def test_commands_and_snippet_of_the_page_on_audits_run(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rofl import atomic
 from rofl.config import Experiment
-from rofl.engines.pool import cores
+from rofl.engines.pool import cores, usual_workers
 from rofl.errors import UserError
 from rofl.report.words import duration
 from rofl.reproduce import GRIDS, Cell, Grid, Plan
@@ -30,7 +30,7 @@ def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console
     problems: dict[Path, str] = {}
     for alone in (False, True):
         at_once = 1 if alone else side_by_side
-        workers = cores() if at_once == 1 else 0
+        workers = usual_workers() if at_once == 1 else 0
         problems |= _run(plan.experiments(alone), store, at_once, workers, data_dir, talk)
     for grid, cells in plan.chosen:
         if any(cell.measure.endswith("apart") for cell in cells):

@@ -25,7 +25,7 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
     (tensor([[2., 0.],
             [0., 0.]]), tensor([2., 0.]))
     """
-    member = (labels.unsqueeze(1) == torch.arange(classes)).to(features.dtype)  # (n, K)
+    member = (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(features.dtype)  # (n, K)
     if keep is not None:
         member = member * keep.unsqueeze(1)
     counts = member.sum(dim=0)  # (K,)

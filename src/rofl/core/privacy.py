@@ -85,14 +85,14 @@ def with_noise(tensors: Tensors, spread: float, rng: torch.Generator | None) -> 
 
 
 def gaussian(like: Tensor, rng: torch.Generator | None) -> Tensor:
-    """Standard normal numbers, of a tensor's shape and type.
+    """Standard normal numbers, of a tensor's shape and type, and where it is.
 
     Whoever knows a generator's seed can draw them again and subtract them: that is for simulations. Without a
     generator they come from the operating system's entropy, and nobody can.
     """
     if rng is not None:
-        return torch.randn(like.shape, generator=rng, dtype=like.dtype)
+        return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)
     bits = np.frombuffer(os.urandom(8 * like.numel()), dtype=np.uint64) >> 12  # whole numbers below 2^52
     uniform = (bits + 0.5) / 2.0**52  # exact, and never 0 or 1
     normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
-    return normal.to(like.dtype).reshape(like.shape)
+    return normal.to(like).reshape(like.shape)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from rofl.core.tensors import CPU
+
 
 def derive(seed: int, *key: int | str) -> int:
     """Mix a seed and a key into one 63-bit seed.
@@ -54,8 +56,11 @@ def draw(population: int, count: int, rng: torch.Generator) -> list[int]:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed what takes no generator (layer initialisation, dropout), and give the caller's state back afterwards."""
-    with torch.random.fork_rng(devices=[]):
+def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """Seed what takes no generator (layer initialisation, dropout), and give the caller's state back afterwards.
+
+    Dropout draws where the network is: that device's state is given back too.
+    """
+    with torch.random.fork_rng(devices=[] if device == CPU else [device], device_type=device.type):
         torch.manual_seed(seed)
         yield

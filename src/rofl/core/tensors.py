@@ -1,10 +1,11 @@
-"""Named tensors and the few things done with them: add, scale, subtract, round, compare, hash."""
+"""Named tensors and the few things done with them: move, add, scale, subtract, round, compare, hash."""
 
 import hashlib
 from collections.abc import Mapping
 
 import torch
 
+CPU = torch.device("cpu")
 Tensors = dict[str, torch.Tensor]  # flat: a checkpoint, a network record and a secure-aggregation vector alike
 
 
@@ -15,6 +16,11 @@ def floating(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     ['w']
     """
     return {name: value for name, value in tensors.items() if value.is_floating_point()}
+
+
+def moved(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Tensors:
+    """The tensors on a device; those that are there already are not copied."""
+    return {name: value.to(device) for name, value in tensors.items()}
 
 
 def zeros_like(tensors: Mapping[str, torch.Tensor]) -> Tensors:

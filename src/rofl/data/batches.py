@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rofl.core.tensors import CPU
 from rofl.data.stream import Pixels
 
 
@@ -33,7 +34,8 @@ class Transform:
             pixels = middle(pixels, self.window)
         std = torch.tensor(self.std).view(1, -1, 1, 1)
         mean = torch.tensor(self.mean).view(1, -1, 1, 1)
-        scaled = pixels.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)
+        scale, shift = _beside(pixels, 1 / (255 * std)), _beside(pixels, mean / std)
+        scaled = pixels.to(torch.float32).mul_(scale).sub_(shift)
         return scaled.contiguous(memory_format=torch.channels_last)
 
 
@@ -50,7 +52,7 @@ def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Ten
     """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
     count, _, height, width = pixels.shape
     padded = F.pad(pixels, (padding,) * 4)  # (B, C, H + 2p, W + 2p)
-    down, right = torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator)
+    down, right = _beside(pixels, torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator))
     return _cut(padded, down, right, height, width)
 
 
@@ -59,7 +61,7 @@ def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tens
     count, _, height, width = pixels.shape
     down = torch.randint(0, height - side + 1, (count, 1), generator=generator)
     right = torch.randint(0, width - side + 1, (count, 1), generator=generator)
-    return _cut(pixels, down, right, side, side)
+    return _cut(pixels, _beside(pixels, down), _beside(pixels, right), side, side)
 
 
 def middle(pixels: Tensor, side: int) -> Tensor:
@@ -71,15 +73,23 @@ def middle(pixels: Tensor, side: int) -> Tensor:
 def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image of the batch with probability one half."""
     mirror = torch.rand(len(pixels), 1, 1, 1, generator=generator) < 0.5
-    return torch.where(mirror, pixels.flip(3), pixels)
+    return torch.where(_beside(pixels, mirror), pixels.flip(3), pixels)
 
 
 def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -> Tensor:
     """A piece of each image, its corner `down` and `right` of the image's own; both (B, 1)."""
-    rows = down + torch.arange(height)  # (B, H)
-    columns = right + torch.arange(width)  # (B, W)
-    image = torch.arange(len(pixels)).view(-1, 1, 1)
+    rows = down + torch.arange(height, device=pixels.device)  # (B, H)
+    columns = right + torch.arange(width, device=pixels.device)  # (B, W)
+    image = torch.arange(len(pixels), device=pixels.device).view(-1, 1, 1)
     return pixels[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def _beside(pixels: Tensor, drawn: Tensor) -> Tensor:
+    """What was drawn on the CPU, so that draws are the same everywhere, on the device of the pixels.
+
+    CUDA takes a copy of host memory before it returns, so that nobody need wait until it has arrived.
+    """
+    return drawn.to(pixels.device, non_blocking=pixels.is_cuda)
 
 
 @dataclass(frozen=True)
@@ -97,21 +107,26 @@ class Shard:
 
     def inputs(self, index: Tensor | slice, generator: torch.Generator | None = None) -> Tensor:
         """Network inputs for some of the samples, augmented where a generator is given."""
-        return self.transform(self.pixels[self.rows[index]], generator)
+        pixels = self.pixels[self.rows[index]].to(self.rows.device)  # from files they come to the CPU
+        return self.transform(pixels, generator)
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Shuffled indices of one epoch, drawn on the CPU and moved to the samples all at once."""
+        return batches(len(self), size, generator, self.rows.device)
 
     def class_counts(self) -> Tensor:
         """How many samples of each class, (K,)."""
         return torch.bincount(self.labels, minlength=self.classes)
 
 
-def batches(count: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def batches(count: int, size: int, generator: torch.Generator, device: torch.device = CPU) -> Iterator[Tensor]:
     """Shuffled indices of one epoch. Never a batch of one, which batch norm cannot train on.
 
     A single left-over joins the batch before it; a shard of one sample is shown twice in its batch.
     """
     if count == 0:
         return
-    order = torch.randperm(count, generator=generator)
+    order = torch.randperm(count, generator=generator).to(device)
     if count == 1:
         order = order.repeat(2)
     starts = list(range(0, len(order), max(size, 2)))

@@ -51,6 +51,7 @@ class ImageFiles:
 
     def __getitem__(self, index: int | slice | Tensor) -> Tensor:
         """Decode some images, (B, C, side, side) uint8, or one, (C, side, side)."""
+        index = index.cpu() if isinstance(index, Tensor) else index
         rows = torch.arange(len(self))[index]  # whatever indexes a tensor; next to decoding it costs nothing
         pixels = np.empty((rows.numel(), self.side, self.side, self.channels), dtype=np.uint8)
         for place, row in enumerate(rows.flatten().tolist()):
@@ -74,6 +75,11 @@ Pixels: TypeAlias = Tensor | ImageFiles  # (N, C, H, W) uint8, in memory or in f
 def part(pixels: Pixels, piece: slice) -> Pixels:
     """A slice of the images, neither copied nor decoded."""
     return pixels[piece] if isinstance(pixels, Tensor) else pixels.part(piece)
+
+
+def on_device(pixels: Pixels, device: torch.device) -> Pixels:
+    """The images on a device; those in files stay where they are, and follow batch by batch."""
+    return pixels.to(device) if isinstance(pixels, Tensor) else pixels
 
 
 def to_tensors(name: str, pixels: Pixels) -> Tensors:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import torch
 
-from rofl.core.tensors import Tensors
+from rofl.core.tensors import CPU, Tensors, moved
 from rofl.data import Shard
 from rofl.data.parts import rows_of
 from rofl.data.parts import to_tensors as parts_to_tensors
-from rofl.data.stream import Pixels, from_tensors, part, to_tensors
+from rofl.data.stream import Pixels, from_tensors, on_device, part, to_tensors
 from rofl.engines.client import Task, one_thread, run_client
 from rofl.engines.records import pack, unpack
 from rofl.methods.base import Global, Round
@@ -28,14 +28,15 @@ def predict_job(part: str, start: int, stop: int) -> bytes:
 
 
 class Bench:
-    """Does jobs on shared data and shared global weights; bytes in, bytes out."""
+    """Does jobs on shared data and shared global weights, on one device; bytes in, bytes out."""
 
-    def __init__(self, task: Task, data: Tensors, broadcast: Tensors) -> None:
-        self.task = task
+    def __init__(self, task: Task, data: Tensors, broadcast: Tensors, device: torch.device = CPU) -> None:
+        self.task, self.device = task, device
         self.data = data  # train, test, labels, and whose rows are whose: see `lay_out`
-        self.pixels = {name: from_tensors(name, data) for name in ("train", "test")}
+        self.pixels = {name: on_device(from_tensors(name, data), device) for name in ("train", "test")}
+        self.labels = data["labels"].to(device)
         self.broadcast = broadcast  # model/..., extra/...: changed in place between rounds
-        self.net = replace(task.network, weights="").build()  # the broadcast ones take their place
+        self.net = replace(task.network, weights="").build().to(device)  # the broadcast ones take their place
 
     def do(self, job: bytes) -> bytes:
         """The answer to a job; an exception becomes an answer too."""
@@ -51,6 +52,7 @@ class Bench:
 
     def _train(self, index: int, client: int, state: Tensors) -> bytes:
         rnd = Round(index, self.task.seed, client)
+        state = moved(state, self.device)
         update, state = run_client(self.task.method, self.net, self._global(), state, self._shard(client), rnd)
         return pack(
             {"model": update.model, "extra": update.extra, "state": state},
@@ -64,13 +66,11 @@ class Bench:
         return pack({"prediction": {"logits": logits, "features": features}}, {})
 
     def _global(self) -> Global:
-        return split_global(self.broadcast)
+        return split_global(moved(self.broadcast, self.device))
 
     def _shard(self, client: int) -> Shard:
-        rows = rows_of(client, self.data)
-        return Shard(
-            self.pixels["train"], rows, self.data["labels"][rows], self.task.network.classes, self.task.transform
-        )
+        rows = rows_of(client, self.data).to(self.device)
+        return Shard(self.pixels["train"], rows, self.labels[rows], self.task.network.classes, self.task.transform)
 
 
 def join_global(glob: Global) -> Tensors:

@@ -49,7 +49,7 @@ def run_client(
     method: Method, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round
 ) -> tuple[Update, Tensors]:
     """Load the global weights, seed the layers, train; one thread, since bits depend on the number of threads."""
-    with one_thread(), seeded(derive(rnd.seed, rnd.index, rnd.client, "layers")):
+    with one_thread(), seeded(derive(rnd.seed, rnd.index, rnd.client, "layers"), net.device):
         load_weights(net, glob.model)
         return method.client(net, glob, state, data, rnd)
 

@@ -8,15 +8,19 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, cycle, islice
 from typing import Any
 
-from rofl.core.tensors import Tensors
+import torch
+
+from rofl.core.tensors import CPU, Tensors
 from rofl.engines.bench import Bench
 from rofl.engines.client import Task
+from rofl.engines.device import devices
 from rofl.engines.records import pack
 from rofl.engines.shared import SharedTensors
 
+_PER_DEVICE = 4  # workers that share an accelerator where nobody says how many
 _TRIES = 2  # a job whose worker died is given to another once
 
 Pipe = multiprocessing.connection.Connection
@@ -26,6 +30,7 @@ Pipe = multiprocessing.connection.Connection
 class _Worker:
     process: subprocess.Popen[bytes]
     pipe: "Pipe[Any, Any]"
+    device: torch.device
     place: int = -1  # the job in hand
 
 
@@ -34,15 +39,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usual_workers() -> int:
+    """A worker per core, but few per accelerator: each takes some hundred megabytes of it before it begins."""
+    there = devices()
+    return cores() if CPU in there else min(cores(), _PER_DEVICE * len(there))
+
+
 class Pool:
     """`workers` processes, or none: then jobs are done here. At most a window of answers is ever held."""
 
     def __init__(self, workers: int, task: Task, data: Tensors, broadcast: Tensors) -> None:
         self.task, self.workers = task, workers
+        there = devices()
         self.window = max(2 * workers, 1)
         self._data, self._broadcast = SharedTensors(data), SharedTensors(broadcast)
-        self._bench = Bench(task, self._data.tensors, self._broadcast.tensors) if workers == 0 else None
-        self._workers = [self._start() for _ in range(workers)]
+        self._bench = Bench(task, self._data.tensors, self._broadcast.tensors, there[0]) if workers == 0 else None
+        self._workers = [self._start(device) for device in islice(cycle(there), workers)]
 
     def broadcast(self, tensors: Tensors) -> None:
         """Show new global tensors to all workers; only between runs of jobs."""
@@ -108,7 +120,7 @@ class Pool:
         self._data.close()
         self._broadcast.close()
 
-    def _start(self) -> _Worker:
+    def _start(self, device: torch.device) -> _Worker:
         here, there = multiprocessing.Pipe()
         handles = (there.fileno(), self._data.descriptor, self._broadcast.descriptor)
         process = subprocess.Popen(
@@ -118,8 +130,8 @@ class Pool:
             start_new_session=True,  # Ctrl-C is for the parent alone
         )
         there.close()
-        worker = _Worker(process, here)
-        here.send((self.task, self._data.layout, self._broadcast.layout))
+        worker = _Worker(process, here, device)
+        here.send((self.task, self._data.layout, self._broadcast.layout, device))
         return worker
 
     def _give(self, worker: _Worker, place: int, held: dict[int, bytes]) -> None:
@@ -139,7 +151,7 @@ class Pool:
 
     def _replace(self, worker: _Worker) -> None:
         self._stop(worker)
-        fresh = self._start()
+        fresh = self._start(worker.device)
         worker.process, worker.pipe = fresh.process, fresh.pipe
 
     @staticmethod

@@ -14,7 +14,8 @@ from rofl.core.tensors import Tensors
 def pack(groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> bytes:
     """Groups of named tensors, and JSON facts, in one safetensors record."""
     flat = {
-        f"{group}/{name}": value.clone(memory_format=torch.contiguous_format)  # safetensors refuses shared memory
+        # from whatever device it is on; a copy, since safetensors refuses shared memory
+        f"{group}/{name}": value.cpu().clone(memory_format=torch.contiguous_format)
         for group, named in groups.items()
         for name, value in named.items()
     }

@@ -18,8 +18,8 @@ def main(pipe: int, data: int, broadcast: int) -> None:
     torch.set_num_threads(1)
     connection = Connection(pipe)
     try:
-        task, data_layout, broadcast_layout = connection.recv()  # from our own parent, over a private pipe
-        bench = Bench(task, attach(data, data_layout), attach(broadcast, broadcast_layout))
+        task, data_layout, broadcast_layout, device = connection.recv()  # from our own parent, over a private pipe
+        bench = Bench(task, attach(data, data_layout), attach(broadcast, broadcast_layout), device)
         while True:
             connection.send_bytes(bench.do(connection.recv_bytes()))
     except (EOFError, OSError):

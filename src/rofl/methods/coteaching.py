@@ -11,9 +11,9 @@ from rofl.core import losses
 from rofl.core.seeds import derive, seeded
 from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors, digest, zeros_like
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import SmallLossSgd, fedavg, load_weights, weight_change, weight_update, weights
+from rofl.methods.training import SmallLossSgd, Steps, fedavg, load_weights, weight_change, weight_update, weights
 from rofl.models import Network
 
 
@@ -45,9 +45,9 @@ class CoTeaching(SmallLossSgd):
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
         peer.train()
-        samples, loss_sum = 0, 0.0
+        steps = Steps()
         for _ in range(self.epochs):
-            for index in batches(len(data), self.batch, order):
+            for index in data.batches(self.batch, order):
                 inputs, labels = data.inputs(index, augment), data.labels[index]
                 own, others = _losses(net, inputs, labels), _losses(peer, inputs, labels)  # (B,) each
                 picks, peer_picks = small_loss(own.detach(), rate), small_loss(others.detach(), rate)
@@ -55,11 +55,9 @@ class CoTeaching(SmallLossSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                samples += len(index)
-                loss_sum += loss.item() * len(index)
+                steps.add(loss, len(index))
         change = weight_change(peer, glob.extra, len(data))
-        metrics = {"samples": float(samples), "loss": loss_sum}
-        return Update(weight_update(net, glob, len(data)), float(len(data)), change, metrics), {}
+        return Update(weight_update(net, glob, len(data)), float(len(data)), change, steps.sums()), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:
         """Eq. 10 for both networks."""

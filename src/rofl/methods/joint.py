@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rofl.core import losses
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
 from rofl.methods.training import LocalSgd, fedavg, weight_update, weights
 from rofl.models import Network
@@ -46,14 +46,14 @@ class Joint(LocalSgd):
         if not self.lr:
             raise ValueError("lr = 0 must be replaced by a learning rate before training")
         labels = state.get("labels", F.one_hot(data.labels, data.classes).float())  # (n, K) current
-        past = state.get("past", torch.empty(0, len(data), data.classes))  # (epochs, n, K), the newest last
+        past = state.get("past", labels.new_empty(0, len(data), data.classes))  # (epochs, n, K), the newest last
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
-        samples, terms = 0, torch.zeros(4)
+        samples, terms = 0, labels.new_zeros(4)
         for _ in range(self.epochs):
             seen = torch.empty_like(labels)  # s of this epoch
-            for index in batches(len(data), self.batch, order):
+            for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))
                 log_probs = logits.log_softmax(dim=1)
                 l_c = losses.divergence(labels[index], log_probs).mean()  # Eq. 5

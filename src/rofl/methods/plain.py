@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, fedavg, weight_update, weights
+from rofl.methods.training import LocalSgd, Steps, fedavg, weight_update, weights
 from rofl.models import Network
 
 
@@ -28,18 +28,16 @@ class Plain(LocalSgd):
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
-        samples, loss_sum = 0, 0.0
+        steps = Steps()
         for _ in range(self.epochs):
-            for index in batches(len(data), self.batch, order):
+            for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))  # (B, K)
                 loss = F.cross_entropy(logits, data.labels[index])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                samples += len(index)
-                loss_sum += loss.item() * len(index)
-        metrics = {"samples": float(samples), "loss": loss_sum}
-        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), {}
+                steps.add(loss, len(index))
+        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=steps.sums()), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:
         """Eq. 10."""

@@ -19,8 +19,8 @@ class PseudoLabels:
         self._predictor = net.predictor()  # a copy: the network goes on training
         self._data, self._soft = data, soft
         shape = (len(data), data.classes) if soft else (len(data),)
-        self._labels = torch.zeros(shape, dtype=torch.float32 if soft else torch.int64)
-        self._known = torch.zeros(len(data), dtype=torch.bool)
+        self._labels = data.labels.new_zeros(shape, dtype=torch.float32 if soft else torch.int64)
+        self._known = torch.zeros_like(data.labels, dtype=torch.bool)
 
     def learn(self, index: Tensor | slice, logits: Tensor) -> None:
         """Take predictions (m, K) of some samples."""

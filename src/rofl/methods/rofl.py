@@ -11,7 +11,7 @@ from rofl.core import centroids as c
 from rofl.core import losses
 from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
 from rofl.methods.pseudo import PseudoLabels
 from rofl.methods.training import SmallLossSgd, fedavg, predict_shard, weight_update, weights
@@ -64,13 +64,13 @@ class Rofl(SmallLossSgd):
         local = self._start(net, stored, data, pseudo)  # f_k,0
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
-        samples, confident, terms = 0, 0, torch.zeros(4)
+        counts = stored.new_zeros(self.epochs, 2)  # of each epoch: samples that are not confident, and all
+        terms = stored.new_zeros(4)
         for epoch in range(self.epochs):
-            doubt = torch.zeros(2)  # of the last epoch: samples that are not confident, and all
             if pseudo and self.pseudo == "naive" and epoch > 0:
                 pseudo = PseudoLabels(net, data, self.soft)  # the local model's own opinion
             net.train()
-            for index in batches(len(data), self.batch, order):
+            for index in data.batches(self.batch, order):
                 labels = data.labels[index]  # (B,)
                 logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
                 fixed = features.detach()  # for all that judges; only L_cen has the gradient
@@ -89,14 +89,14 @@ class Rofl(SmallLossSgd):
                 optimizer.step()
 
                 local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
-                samples += len(index)
-                confident += int(mask.sum())
-                doubt += torch.tensor([int((~mask).sum()), len(mask)])
+                counts[epoch, 0] += (~mask).sum()
+                counts[epoch, 1] += len(index)
                 terms += torch.stack([l_c, l_cen, l_e, loss]).detach() * len(index)
-        metrics = {"samples": float(samples), "confident": float(confident)}
+        unsure, samples = counts.sum(dim=0).tolist()
+        metrics = {"samples": samples, "confident": samples - unsure}
         metrics |= dict(zip(("loss_c", "loss_cen", "loss_e", "loss"), terms.tolist(), strict=True))
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        sums = {"centroids": weighted, "similarity": similarity} | ({"doubt": doubt} if self.tau == "auto" else {})
+        sums = {"centroids": weighted, "similarity": similarity} | ({"doubt": counts[-1]} if self.tau == "auto" else {})
         return Update(weight_update(net, glob, len(data)), float(len(data)), sums, metrics), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from rofl.core import losses, prototypes
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard, batches
+from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, fedavg, predict_shard, weight_update, weights
+from rofl.methods.training import LocalSgd, Steps, fedavg, predict_shard, weight_update, weights
 from rofl.models import Network
 
 
@@ -41,9 +41,9 @@ class SelfLearning(LocalSgd):
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
-        samples, loss_sum = 0, 0.0
+        steps = Steps()
         for _ in range(self.epochs):
-            for index in batches(len(data), self.batch, order):
+            for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))
                 log_probs = logits.log_softmax(dim=1)
                 given = losses.cross_entropy(log_probs, data.labels[index])
@@ -52,10 +52,9 @@ class SelfLearning(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                samples += len(index)
-                loss_sum += loss.item() * len(index)
-        changed = float((corrected != data.labels).sum()) * samples / len(data)
-        metrics = {"samples": float(samples), "loss": loss_sum, "corrected": changed}
+                steps.add(loss, len(index))
+        metrics = steps.sums()
+        metrics["corrected"] = float((corrected != data.labels).sum()) * metrics["samples"] / len(data)
         return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:
@@ -65,9 +64,9 @@ class SelfLearning(LocalSgd):
     def _correct(self, net: Network, data: Shard, rnd: Round) -> Tensor:
         """Eq. 5: the class whose prototypes are most similar on average, (n,)."""
         _, features = predict_shard(net, data)
-        found = torch.zeros(data.classes, self.prototypes, features.shape[1])  # (K, p, d)
-        present = torch.zeros(data.classes, self.prototypes, dtype=torch.bool)
-        shuffled = torch.randperm(len(data), generator=rnd.rng("prototypes"))
+        found = features.new_zeros(data.classes, self.prototypes, features.shape[1])  # (K, p, d)
+        present = torch.zeros_like(found[..., 0], dtype=torch.bool)  # (K, p)
+        shuffled = torch.randperm(len(data), generator=rnd.rng("prototypes")).to(features.device)
         for label in data.labels.unique().tolist():
             members = shuffled[data.labels[shuffled] == label][: self.sample]
             chosen = members[prototypes.choose(features[members], self.prototypes)]

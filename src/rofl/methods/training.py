@@ -66,6 +66,24 @@ class SmallLossSgd(LocalSgd):
         return keep_rate(rnd.index, self.tau, self.warmup)
 
 
+class Steps:
+    """What a client's steps lost. It is added up at the end: who looks at a number before waits for the device."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Tensor, int]] = []
+
+    def add(self, loss: Tensor, samples: int) -> None:
+        """One step: its mean loss, and over how many samples."""
+        self._steps.append((loss.detach(), samples))
+
+    def sums(self) -> dict[str, float]:
+        """Metrics of an update: how many samples were shown, and their losses."""
+        total = 0.0
+        for loss, samples in self._steps:
+            total += loss.item() * samples
+        return {"samples": float(sum(samples for _, samples in self._steps)), "loss": total}
+
+
 def weights(net: Network) -> Tensors:
     """A copy of all weights and running statistics."""
     return {name: value.detach().clone() for name, value in floating(net.state_dict()).items()}
@@ -111,9 +129,11 @@ def forward(
     """The same, by a `Network.predictor` that is there already."""
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
-    parts = [predictor(transform(pixels[chunk if rows is None else rows[chunk]])) for chunk in chunks]
+    images = (pixels[chunk if rows is None else rows[chunk]].to(predictor.device) for chunk in chunks)
+    parts = [predictor(transform(some)) for some in images]
     if not parts:
-        return torch.empty(0, predictor.classes), torch.empty(0, predictor.feature_size)
+        weight = predictor.classifier.weight
+        return weight.new_empty(0, predictor.classes), weight.new_empty(0, predictor.feature_size)
     logits, features = (torch.cat(column) for column in zip(*parts, strict=True))
     return logits, features
 

@@ -1,6 +1,8 @@
 """What every network has in common."""
 
 import copy
+import os
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +24,15 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> logits (B, K), features (B, d)."""
-        features = self.extractor(x)
+        with _precision(x.device):
+            features = self.extractor(x)
+        features = features.to(self.classifier.weight.dtype)  # classifier and losses are in full precision
         return self.classifier(features), features
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.classifier.weight.device
 
     def predictor(self) -> "Network":
         """A copy for prediction only: evaluation mode, batch norm folded into the convolutions; half the time."""
@@ -31,6 +40,16 @@ class Network(nn.Module):
         copied._modules = {"extractor": _folded(self.extractor), "classifier": copy.deepcopy(self.classifier)}
         copied.training = False  # not eval(), which has nothing left to reach
         return copied
+
+
+def _precision(device: torch.device) -> AbstractContextManager[object]:
+    """bfloat16 where CUDA computes with it, unless $ROFL_PRECISION is something else; float32 everywhere else.
+
+    Never on a CPU: many have no bfloat16 convolution, and on one of ours it ends the process ("Illegal instruction").
+    """
+    if device.type != "cuda" or os.environ.get("ROFL_PRECISION", "bfloat16") != "bfloat16":
+        return nullcontext()
+    return torch.autocast("cuda", torch.bfloat16, enabled=torch.cuda.get_device_capability(device) >= (8, 0))
 
 
 def _folded(extractor: nn.Module) -> nn.Module:

@@ -1,0 +1,151 @@
+"""How a client's time is spent: a bar per phase, as a table and as a picture.
+
+The functions of a phase are wrapped while one client trains in this process; a phase within another is taken off it.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.speed.pictures import pictures, transform
+from benchmarks.speed.section import Section
+from rofl.core import centroids, losses
+from rofl.data import Shard
+from rofl.engines.client import NetworkSpec, run_client
+from rofl.methods import Rofl, Round, rofl
+from rofl.methods.pseudo import PseudoLabels
+from rofl.methods.sgd import Sgd
+from rofl.models import Network
+
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "round.svg"
+PSEUDO = "pseudo-labels (Eq. 8)"
+REST = "the rest: shuffling, sums, copies of weights"
+PHASES = {
+    "backward pass": [(torch.Tensor, "backward")],
+    "forward pass": [(Network, "forward")],
+    PSEUDO: [(PseudoLabels, "of")],
+    "gather, crop, scale": [(Shard, "inputs")],
+    "centroids, mask (Eq. 3-7, 12, 13)": [(centroids, name) for name in ("class_means", "blend", "confident")],
+    "losses (Eq. 1, 2, 5, 9)": [
+        *((losses, name) for name in ("cross_entropy", "classification", "centroid", "entropy")),
+        (rofl, "small_loss"),
+    ],
+    "SGD": [(Sgd, "step"), (Sgd, "zero_grad")],
+}
+CASES = {
+    "cnn9 at 1/8, MNIST": ("cnn9", (1, 28, 28), 0.125, 500, 50),
+    "small, digits": ("small", (1, 8, 8), 1.0, 72, 20),
+}
+COLOURS = ("#3b6ea5", "#7aa6d1", "#d9822b", "#8a8f98", "#5aa469", "#c9b458", "#9b6fb0", "#d5d8dc")
+
+
+class Clock:
+    """Seconds of each phase, each without the phases within it; only pseudo-labels have a forward pass of their own."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = dict.fromkeys([*PHASES, REST], 0.0)
+        self._open = [REST]
+        self._since = time.perf_counter()
+
+    def start(self) -> None:
+        """Now, not when it was made."""
+        self._since = time.perf_counter()
+
+    def change(self, name: str | None) -> None:
+        """Enter a phase, or leave the innermost one where there is no name."""
+        now = time.perf_counter()
+        self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+        if name is None:
+            self._open.pop()
+        else:
+            self._open.append(PSEUDO if self._open[-1] == PSEUDO else name)
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, as a phase."""
+
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            self.change(name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.change(None)
+
+        return timed
+
+
+@contextmanager
+def watched() -> Iterator[Clock]:
+    """A clock for what happens in the block."""
+    clock, patches = Clock(), []
+    for name, functions in PHASES.items():
+        patches += [patch.object(owner, part, clock.around(name, getattr(owner, part))) for owner, part in functions]
+    for each in patches:
+        each.start()
+    try:
+        clock.start()
+        yield clock
+        clock.change(REST)
+    finally:
+        for each in patches:
+            each.stop()
+
+
+def spent(case: str) -> dict[str, float]:
+    """Shares of a client's round, the second of two."""
+    model, shape, width, samples, batch = CASES[case]
+    method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=batch)
+    net = NetworkSpec(model, shape, 10, width, 0).build()
+    pixels, labels = pictures(shape, samples)
+    data, glob = Shard(pixels, torch.arange(samples), labels, 10, transform(shape, 1)), method.begin(net)
+    update, _ = run_client(method, net, glob, {}, data, Round(1, 0, 0))
+    glob = method.server(glob, update, Round(1, 0))
+    with watched() as clock:
+        run_client(method, net, glob, {}, data, Round(2, 0, 0))
+    whole = sum(clock.seconds.values())
+    return {name: seconds / whole for name, seconds in clock.seconds.items()}
+
+
+def draw(shares: dict[str, dict[str, float]]) -> str:
+    """A bar for each case, and a key, as SVG."""
+    width, parts = 760, []
+    for row, (case, phases) in enumerate(shares.items()):
+        left, top = 160.0, 20 + 44 * row
+        parts.append(f'<text x="150" y="{top + 20}" text-anchor="end">{case}</text>')
+        for (name, share), colour in zip(phases.items(), COLOURS, strict=True):
+            size = share * (width - 180)
+            parts.append(
+                f'<rect x="{left:.1f}" y="{top}" width="{size:.1f}" height="30" fill="{colour}">'
+                f"<title>{name}: {100 * share:.1f} %</title></rect>"
+            )
+            left += size
+    top = 30 + 44 * len(shares)
+    for place, (name, colour) in enumerate(zip(next(iter(shares.values())), COLOURS, strict=True)):
+        x, y = 160 + 290 * (place % 2), top + 22 * (place // 2)
+        parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 18}" y="{y + 11}">{name}</text>')
+    height = top + 22 * (len(COLOURS) + 1) // 2 + 20
+    style = "<style>text{font:12px sans-serif;fill:#777}</style>"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+    return "\n".join([head, style, *parts, "</svg>"]) + "\n"
+
+
+def measure() -> Section:
+    """Both cases; the picture is written beside the documents."""
+    shares = {case: spent(case) for case in CASES}
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(draw(shares))
+    rows = [[name, *(f"{100 * phases[name]:.1f} %" for phases in shares.values())] for name in [*PHASES, REST]]
+    how = "One client's round of rofl at its full cost, on one thread; shares of its time (`docs/images/round.svg`)."
+    return Section("How a client's time is spent", how, ("phase", *CASES), rows, [])
+
+
+if __name__ == "__main__":
+    print(measure().markdown())

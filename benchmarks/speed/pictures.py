@@ -1,0 +1,25 @@
+"""Images that show their class plainly, with wrong labels: what a method does with a sample depends on its label."""
+
+import torch
+from torch import Tensor
+
+from rofl.core import noise
+from rofl.core.seeds import generator
+from rofl.data import Transform
+
+WRONG = 0.4  # of the labels
+CLASSES = 10
+
+
+def pictures(shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
+    """Pixels (n, C, H, W) uint8, and labels (n,) of which 40 % are wrong."""
+    rng = generator(0, "pictures")
+    classes = torch.randint(0, CLASSES, (count,), generator=rng)
+    patterns = torch.randint(0, 192, (CLASSES, *shape), generator=rng)
+    pixels = patterns[classes] + torch.randint(0, 64, (count, *shape), generator=rng)
+    return pixels.to(torch.uint8), noise.corrupt(classes, noise.symmetric(CLASSES, WRONG), rng)
+
+
+def transform(shape: tuple[int, int, int], crop: int) -> Transform:
+    """As MNIST's, or with colours as CIFAR-10's."""
+    return Transform((0.5,) * shape[0], (0.3,) * shape[0], crop=crop, flip=shape[0] == 3)

@@ -1,0 +1,20 @@
+"""Where clients compute: on accelerators where there are some."""
+
+import os
+
+import torch
+
+from rofl.core.tensors import CPU
+from rofl.errors import UserError
+
+
+def devices() -> list[torch.device]:
+    """What $ROFL_DEVICE names, such as `cuda:1`, or all of a kind for `cuda`; else all accelerators; else the CPU."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    found = [torch.device(kind.type, number) for number in range(torch.accelerator.device_count())] if kind else []
+    wanted = os.environ.get("ROFL_DEVICE") or (kind or CPU).type
+    chosen = [device for device in [CPU, *found] if wanted in (device.type, str(device))]
+    if not chosen:
+        names = ", ".join(map(str, [CPU, *found]))
+        raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or none")
+    return chosen
