@@ -1,14 +1,14 @@
 """A bare training loop on random tensors: forward, cross-entropy, backward, step, and nothing else.
 
-`python -m benchmarks.speed.bare SETTINGS` is one process of it: it trains for so many seconds as each line of its
-standard input says, and answers how many images it trained on in a second.
+`python -m benchmarks.speed.bare` is one process of it. Each line of its standard input is a setting and a number of
+seconds; it trains as long, and answers how many images it trained on in a second.
 """
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,8 +37,8 @@ class Setting:
         return f"{self.processes} x {self.threads}, {layout}"  # processes x threads
 
 
-def train(setting: Setting) -> Iterator[float]:
-    """Images per second; each send of a number of seconds trains as long."""
+def stepper(setting: Setting) -> Callable[[], None]:
+    """One step of training, ready to be called."""
     torch.set_num_threads(setting.threads)
     layout = torch.channels_last if setting.channels_last else torch.contiguous_format
     net = NetworkSpec(setting.model, setting.shape, 10, setting.width, 0).build().train().to(memory_format=layout)
@@ -46,56 +46,59 @@ def train(setting: Setting) -> Iterator[float]:
     rng = generator(0, "bare")
     images = torch.randn(setting.batch, *setting.shape, generator=rng).to(memory_format=layout)
     labels = torch.randint(0, 10, (setting.batch,), generator=rng)
-    for line in sys.stdin:
-        started, steps = time.perf_counter(), 0
-        while steps < 2 or time.perf_counter() - started < float(line):
-            logits, _ = net(images)
-            loss = F.cross_entropy(logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            steps += 1
-        yield steps * setting.batch / (time.perf_counter() - started)
+
+    def step() -> None:
+        logits, _ = net(images)
+        loss = F.cross_entropy(logits, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
 
 
-class Loop:
-    """The processes of one setting."""
+def speed(setting: Setting, seconds: float) -> float:
+    """Images per second, of this process."""
+    step, steps = stepper(setting), 0
+    step()  # warms up
+    started = time.perf_counter()
+    while steps < 2 or time.perf_counter() - started < seconds:
+        step()
+        steps += 1
+    return steps * setting.batch / (time.perf_counter() - started)
 
-    def __init__(self, setting: Setting, processes: list[subprocess.Popen[str]]) -> None:
-        self.setting, self._processes = setting, processes
 
-    def speed(self, seconds: float) -> float:
-        """Images per second of all processes together."""
-        for process in self._processes:
+class Loops:
+    """Processes that train as they are told."""
+
+    def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
+        self._processes = processes
+
+    def speed(self, setting: Setting, seconds: float) -> float:
+        """Images per second of all processes of a setting together."""
+        chosen = self._processes[: setting.processes]
+        for process in chosen:
             assert process.stdin is not None
-            print(seconds, file=process.stdin, flush=True)
-        return sum(float(process.stdout.readline()) for process in self._processes if process.stdout)
+            print(json.dumps([asdict(setting), seconds]), file=process.stdin, flush=True)
+        return sum(float(process.stdout.readline()) for process in chosen if process.stdout)
 
 
 @contextmanager
-def loop(setting: Setting) -> Iterator[Loop]:
-    """Start the processes of a setting, which end with the block."""
+def loops(count: int) -> Iterator[Loops]:
+    """Start so many processes, which end with the block."""
     with ExitStack() as stack:
-        command = [sys.executable, "-m", "benchmarks.speed.bare", json.dumps(asdict(setting))]
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    command,
-                    cwd=Path(__file__).parents[2],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for _ in range(setting.processes)
+        command, here = [sys.executable, "-m", "benchmarks.speed.bare"], Path(__file__).parents[2]
+        started = [
+            subprocess.Popen(command, cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
         ]
-        yield Loop(setting, processes)
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.close()
+        for process in started:
+            stack.enter_context(process)  # waits for its end ...
+            stack.callback(process.stdin.close if process.stdin else process.kill)  # ... which this brings
+        yield Loops(started)
 
 
 if __name__ == "__main__":
-    settings = json.loads(sys.argv[1])
-    for found in train(Setting(**{**settings, "shape": tuple(settings["shape"])})):
-        print(found, flush=True)
+    for line in sys.stdin:
+        fields, long = json.loads(line)
+        print(speed(Setting(**{**fields, "shape": tuple(fields["shape"])}), long), flush=True)

@@ -1,13 +1,13 @@
 """Against the machine's limit: whole rounds of rofl over a bare training loop of the same network."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 import torch
 
-from benchmarks.speed.bare import Loop, Setting, loop
+from benchmarks.speed.bare import Loops, Setting, loops
 from benchmarks.speed.pictures import pictures, transform
 from benchmarks.speed.section import Aim, Section
 from rofl.engines.bench import join_global, lay_out
@@ -66,7 +66,7 @@ def rounds(case: Case) -> Iterator[Iterator[float]]:
         pool.close()
 
 
-def loops(case: Case) -> list[Setting]:
+def ways(case: Case) -> list[Setting]:
     """All ways to use the cores: processes or threads, channels last or first."""
     return [
         Setting(case.model, case.shape, case.width, case.batch, processes, CORES // processes, last)
@@ -75,35 +75,26 @@ def loops(case: Case) -> list[Setting]:
     ]
 
 
-def best(stack: ExitStack, case: Case) -> Loop:
-    """The fastest way, ready to go on."""
-    found: list[tuple[float, Loop]] = []
-    for setting in loops(case):
-        bare = stack.enter_context(loop(setting))
-        bare.speed(0.0)  # warms up
-        found.append((bare.speed(2.0), bare))
-    return max(found, key=lambda pair: pair[0])[1]
-
-
-def compare(case: Case) -> tuple[float, float, str]:
+def compare(bare: Loops, case: Case) -> tuple[float, float, str]:
     """Images per second of the bare loop and of ours, which take turns; and how the loop was run."""
+    best = max(ways(case), key=lambda setting: bare.speed(setting, 2.0))
     bare_speeds, our_speeds = [], []
-    with ExitStack() as stack:
-        bare, ours = best(stack, case), stack.enter_context(rounds(case))
+    with rounds(case) as ours:
         next(ours)
         for speed in ours:
             our_speeds.append(speed)
-            bare_speeds.append(bare.speed(3.0))
-    return median(bare_speeds), median(our_speeds), str(bare.setting)
+            bare_speeds.append(bare.speed(best, 3.0))
+    return median(bare_speeds), median(our_speeds), str(best)
 
 
 def measure() -> Section:
     """All cases."""
     rows, aims = [], []
-    for case in CASES:
-        bare, ours, how = compare(case)
-        rows.append([case.name, f"{bare:.0f}", how, f"{ours:.0f}", f"{ours / bare:.3f}"])
-        aims.append(Aim(case.name, ours / bare, case.limit))
+    with loops(CORES) as bare:
+        for case in CASES:
+            theirs, ours, how = compare(bare, case)
+            rows.append([case.name, f"{theirs:.0f}", how, f"{ours:.0f}", f"{ours / theirs:.3f}"])
+            aims.append(Aim(case.name, ours / theirs, case.limit))
     return Section(
         "Against the machine's limit",
         HOW,

@@ -13,9 +13,9 @@ from rofl.engines.pool import Pool
 from rofl.methods import CoTeaching, Joint, Method, Plain, Rofl, SelfLearning
 
 LIMITS = {"rofl": 1.08, "joint": 1.10, "coteaching": 2.05}
-ROUNDS = 6  # the first of them warms up and does not count
+ROUNDS = 5  # the first of them warms up and does not count
 SCALES = {  # network, pixels of crop, samples of a client, settings
-    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 500, {"batch": 50}),
+    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 300, {"batch": 50}),
     "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, 72, {"batch": 20}),
 }
 COHORT = 2

@@ -27,7 +27,7 @@ from rofl.engines.rounds import choose_cohort
 
 WIDTHS = {"1/8": 0.125, "1/4": 0.25}
 CLIENTS, COHORT = 4, 2  # beside the plain loop
-RAY_WIDTH, RAY_CLIENTS, RAY_COHORTS = 0.125, 100, (2, 10, 20)
+RAY_WIDTH, RAY_CLIENTS, RAY_COHORTS, RAY_ROUNDS = 0.125, 100, (2, 5, 15), 6
 ROUNDS = 4  # the first warms up and does not count
 PATIENCE = 900  # seconds for all that is done on Ray
 NO_RAY = "Ray is not installed: pip install '.[simulation]'"
@@ -64,7 +64,7 @@ def beside_naive(width: float) -> tuple[float, float, float]:
 
 def on_ray() -> dict[str, Any]:
     """What `ray_rounds` writes. It is not run as `__main__`, whose content Ray would send by value."""
-    wanted = {"width": RAY_WIDTH, "clients": RAY_CLIENTS, "rounds": ROUNDS, "cohorts": RAY_COHORTS}
+    wanted = {"width": RAY_WIDTH, "clients": RAY_CLIENTS, "rounds": RAY_ROUNDS, "cohorts": RAY_COHORTS}
     call = "from benchmarks.speed.ray_rounds import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", call, json.dumps(wanted)],
@@ -90,7 +90,7 @@ def on_pool(cohort: int) -> dict[str, Any]:
     """The same rounds by our engine."""
     started = time.perf_counter()
     with simulation(RAY_WIDTH, RAY_CLIENTS, cohort) as ours:
-        reports = list(ours.rounds(METHOD.begin(task(RAY_WIDTH).network.build()), 1, ROUNDS))
+        reports = list(ours.rounds(METHOD.begin(task(RAY_WIDTH).network.build()), 1, RAY_ROUNDS))
     seconds = [report.seconds for report in reports]
     start = time.perf_counter() - started - sum(seconds[1:])
     return {"seconds": seconds, "digest": digest(reports[-1].glob.model, reports[-1].glob.extra), "start": start}
@@ -130,7 +130,8 @@ def measure() -> Section:
     ray_rows, ray_aims = beside_ray()
     how = (
         f"Clients of {SAMPLES} random images of 28 x 28, `cnn9`, batch {METHOD.batch}, {METHOD.epochs} local epochs, "
-        f"rofl at its full cost; medians of {ROUNDS - 1} rounds after a first one, without evaluation. Ours: the local "
+        f"rofl at its full cost; medians of {ROUNDS - 1} (Ray: {RAY_ROUNDS - 1}) rounds after a first "
+        "one, without evaluation. Ours: the local "
         f"engine with {WORKERS} worker processes. The plain loop (`benchmarks/speed/naive_loop.py`) is the same "
         f"algorithm, written as public code writes it, on {threads} threads, as torch sets it up here."
     )

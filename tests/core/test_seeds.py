@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -62,3 +64,16 @@ def test_seeded_gives_the_state_back_after_an_error():
     with pytest.raises(ZeroDivisionError), seeded(5):
         torch.rand(3) / (1 // 0)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_seeded_gives_the_state_of_a_device_back_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        torch.random, "fork_rng", lambda devices, device_type: asked.append((devices, device_type)) or nullcontext()
+    )
+    state, gpu = torch.get_rng_state(), torch.device("cuda", 1)
+    for device in (torch.device("cpu"), gpu):
+        with seeded(5, device):
+            pass
+    torch.set_rng_state(state)
+    assert asked == [([], "cpu"), ([gpu], "cuda")]

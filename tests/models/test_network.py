@@ -4,6 +4,7 @@ from torch import nn
 
 from rofl.core.tensors import digest
 from rofl.models import MODELS, Network, build
+from rofl.models.network import _precision
 
 SHAPE = (3, 8, 8)
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -61,3 +62,37 @@ def test_a_predictor_stays_as_it_is_when_the_network_goes_on(trained, name):
 @pytest.mark.parametrize("name", ["cnn9", "small"])
 def test_a_predictor_has_no_batch_norm_left(trained, name):
     assert not any(isinstance(layer, nn.BatchNorm2d) for layer in trained.predictor().modules())
+
+
+def test_half_precision_stays_inside_the_extractor():
+    class Halving(nn.Module):
+        def forward(self, x):
+            return x.flatten(1).bfloat16()
+
+    net = Network(Halving(), 192, 5)
+    logits, features = net(images(4))
+    assert logits.dtype == features.dtype == torch.float32
+    assert torch.equal(features, images(4).flatten(1).bfloat16().float())
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "precision", "mixed"),
+    [
+        ("cuda", (9, 0), None, True),
+        ("cuda", (8, 0), "bfloat16", True),
+        ("cuda", (7, 5), None, False),
+        ("cuda", (9, 0), "float32", False),
+        ("cuda", (9, 0), "fp32", False),
+        ("cpu", (9, 0), "bfloat16", False),
+        ("mps", (9, 0), None, False),
+    ],
+)
+def test_bfloat16_is_for_cuda_that_has_it_and_can_be_switched_off(device, capability, precision, mixed, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch, "autocast", lambda kind, dtype, enabled: asked.append((kind, dtype, enabled)))
+    monkeypatch.delenv("ROFL_PRECISION", raising=False)
+    if precision:
+        monkeypatch.setenv("ROFL_PRECISION", precision)
+    _precision(torch.device(device))
+    assert [choice for choice in asked if choice[2]] == ([("cuda", torch.bfloat16, True)] if mixed else [])
