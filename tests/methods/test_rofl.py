@@ -8,8 +8,9 @@ import torch
 
 from rofl.core.tensors import digest
 from rofl.data import Shard, batches
-from rofl.methods import Global, Plain, Rofl, Round, Update, pseudo
-from rofl.methods.training import forward, load_weights
+from rofl.methods import Global, Plain, Rofl, Round, Update
+from rofl.methods import rofl as module
+from rofl.methods.training import load_weights, predict_shard
 from rofl.methods.training import weights as all_weights
 from rofl.models import Network
 from tests.methods import toy
@@ -181,39 +182,25 @@ def test_pseudo_labels_are_the_received_models_in_evaluation_mode_without_augmen
     assert not torch.equal(expected, DATA.labels)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The samples whose labels a model was asked for, in order."""
-    calls = []
-
-    def spy(predictor: Network, pixels: Any, transform: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        calls.extend(rows.tolist())
-        return forward(predictor, pixels, transform, rows)
-
-    monkeypatch.setattr(pseudo, "forward", spy)
-    return calls
-
-
-def test_the_global_model_is_asked_for_a_sample_once_a_round_and_only_where_it_is_not_confident(
-    glob: Global, asked: list[int]
+def test_the_global_model_is_asked_once_a_round_and_only_where_needed(
+    glob: Global, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train(replace(FULL, epochs=3), glob, index=4)
-    assert 0 < len(asked) < len(DATA)
-    assert len(set(asked)) == len(asked)
-    asked.clear()
-    train(replace(FULL, mask=False, epochs=3), glob, index=4)
-    assert sorted(asked) == sorted(DATA.rows.tolist())
+    asked = []
 
+    def spy(net: Network, data: Shard) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.append(digest({name: value for name, value in net.state_dict().items() if name in glob.model}))
+        return predict_shard(net, data)
 
-def test_nobody_is_asked_where_no_pseudo_label_is_used(glob: Global, asked: list[int]) -> None:
-    train(FULL, glob, index=3)  # before T_pl
+    monkeypatch.setattr(module, "predict_shard", spy)
+    train(FULL, glob, index=4)
+    assert asked == [digest(glob.model)]
+    train(FULL, glob, index=3)  # before T_pl, with all centroids known
     train(replace(FULL, pseudo="none"), glob, index=4)
-    assert asked == []
-
-
-def test_the_pass_for_the_first_centroids_serves_the_pseudo_labels_too(glob: Global, asked: list[int]) -> None:
-    train(FULL, replace(glob, extra={"centroids": torch.zeros_like(glob.extra["centroids"])}), index=4)
-    assert asked == []
+    assert len(asked) == 1
+    train(replace(FULL, epochs=3, pseudo="naive"), glob, index=4)
+    assert len(asked) == 1 + 3
+    assert asked[1] == digest(glob.model)
+    assert len(set(asked[1:])) == 3
 
 
 @pytest.mark.parametrize("pseudo", ["global", "naive", "none"])

@@ -114,19 +114,13 @@ def fedavg(glob: Global, total: Update) -> Tensors:
     return {name: value + total.model[name] / total.weight for name, value in glob.model.items()}
 
 
+@torch.no_grad()
 def predict(net: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout.
 
     Of all images, or of some rows; never more than a chunk of them is taken into memory.
     """
-    return forward(net.predictor(), pixels, transform, rows)
-
-
-@torch.no_grad()
-def forward(
-    predictor: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """The same, by a `Network.predictor` that is there already."""
+    predictor = net.predictor()
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
     images = (pixels[chunk if rows is None else rows[chunk]].to(predictor.device) for chunk in chunks)
