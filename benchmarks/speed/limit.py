@@ -40,7 +40,7 @@ class Case:
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 CASES = (
-    Case("cnn9, MNIST", "cnn9", MNIST, 1.0, 60, 2, 0.95),
+    Case("cnn9, MNIST", "cnn9", MNIST, 1.0, 50, 2, 0.95),
     Case("cnn9, CIFAR-10", "cnn9", CIFAR, 1.0, 50, 2, 0.95, crop=4),
     Case("cnn9 at 1/4, MNIST", "cnn9", MNIST, 0.25, 400, 2, 0.95),
     Case("cnn9 at 1/4, CIFAR-10", "cnn9", CIFAR, 0.25, 300, 2, 0.95, crop=4),
