@@ -124,3 +124,14 @@ def test_sizes_do_not_change_who_is_drawn_and_everybody_gets_a_turn() -> None:
     turns = torch.bincount(torch.tensor(rounds).flatten(), minlength=20)
     assert int(turns.min()) > 0
     assert len({tuple(cohort) for cohort in rounds}) == len(rounds)
+
+
+def test_what_is_predicted_beside_a_round_is_what_would_be_predicted_alone(simulation: Simulation) -> None:
+    glob = simulation.method.begin(NETWORK.build())
+    alone = {part: simulation.predict(glob, part, 20) for part in ("train", "test")}
+    assert not simulation.predict_beside("test", 20)  # nobody is idle here
+    simulation.pool.workers = 2
+    for part in ("test", "train"):  # of the one that was not made beside nothing may be taken for it
+        assert simulation.predict_beside("test", 20)
+        next(simulation.rounds(glob, 1, 1))
+        torch.testing.assert_close(simulation.predict(glob, part, 20), alone[part], rtol=0, atol=0)

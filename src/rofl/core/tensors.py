@@ -95,9 +95,7 @@ def digest(*groups: Mapping[str, torch.Tensor]) -> str:
     sha = hashlib.sha256()
     for place, group in enumerate(groups):
         for name in sorted(group):
-            value = (
-                group[name].detach().clone(memory_format=torch.contiguous_format)
-            )  # numpy's empty ones have stride 0
+            value = group[name].detach().clone(memory_format=torch.contiguous_format)  # empty ones may have stride 0
             sha.update(f"{place}|{name}|{value.dtype}|{tuple(value.shape)}|".encode())
             sha.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()

@@ -30,7 +30,7 @@ class Simulation:
     seed: int
     states: StateStore = field(default_factory=StateStore)
     _beside: "tuple[str, int] | None" = None  # part and count of the predictions to make beside the next round
-    _made: "tuple[Global, tuple[Tensor, Tensor]] | None" = None  # and those that were made, of which state
+    _made: "tuple[Global, str, tuple[Tensor, Tensor]] | None" = None  # what was made, of which state and part
 
     def rounds(self, glob: Global, first: int, last: int) -> Iterator[RoundReport]:
         """Rounds `first` to `last`, from a global state."""
@@ -44,7 +44,7 @@ class Simulation:
             updates = self._updates(glob, index, cohort, answers)
             report = finish_round(self.method, glob, Round(index, self.seed), cohort, updates, started)
             if beside:
-                self._made = glob, read_predictions(answers)
+                self._made = glob, beside[0], read_predictions(answers)
             glob = report.glob
             yield report
 
@@ -64,8 +64,8 @@ class Simulation:
     def predict(self, glob: Global, part: str, count: int) -> tuple[Tensor, Tensor]:
         """The global model's logits (n, K) and features (n, d) of the first `count` images of `train` or `test`."""
         made, self._made = self._made, None
-        if made is not None and made[0] is glob:
-            return made[1]
+        if made is not None and made[0] is glob and made[1] == part:
+            return made[2]
         self.pool.broadcast(join_global(glob))
         return read_predictions(self.pool.run(predict_jobs(part, count)))
 

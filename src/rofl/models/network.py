@@ -38,7 +38,7 @@ class Network(nn.Module):
         """A copy for prediction only: evaluation mode, batch norm folded into the convolutions; half the time."""
         copied = copy.copy(self)
         copied._modules = {"extractor": _folded(self.extractor), "classifier": copy.deepcopy(self.classifier)}
-        copied.training = False  # not eval(), which has nothing left to reach
+        copied.training = False  # as its parts are
         return copied
 
 
