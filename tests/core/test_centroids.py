@@ -125,15 +125,6 @@ def test_known_tells_zero_vectors_from_others():
     assert c.known(torch.tensor([[0.0, 0.0], [0.0, -1e-3], [2.0, 0.0]])).tolist() == [False, True, True]
 
 
-@given(drawn=batch())
-def test_class_similarities_are_cosines_and_minus_1_without_a_centroid(drawn: Batch):
-    expected = [
-        [-1.0 if equations.is_zero(centroid) else equations.cosine(feature, centroid) for centroid in drawn.centroids]
-        for feature in drawn.features
-    ]
-    assert_close(c.class_similarities(real(drawn.features), real(drawn.centroids)), real(expected))
-
-
 def margin(feature, centroids) -> float:
     """How far the best class is ahead of the next; within rounding nobody can say which is first."""
     cosines = sorted(equations.cosine(feature, centroid) for centroid in centroids if not equations.is_zero(centroid))
@@ -270,10 +261,9 @@ def test_one_client_round_stays_finite_and_keeps_its_type(dtype, samples, featur
     labels = torch.full((samples,), 2)  # one class only, the others absent
     means, counts = c.class_means(features, labels, 4, torch.full((samples,), keep))
     blended = c.blend(stored, means, counts)
-    similarities = c.class_similarities(features, blended)
     weighted, weights = c.weighted_centroids(blended, stored, counts)
     merged = c.global_centroids(weighted, weights, stored)
-    results = (means, counts, blended, similarities, weighted, weights, merged)
+    results = (means, counts, blended, weighted, weights, merged)
     assert_finite(*results)
     assert {result.dtype for result in results} == {dtype}
     assert c.confident(features, labels, blended).shape == (samples,)

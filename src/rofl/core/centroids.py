@@ -5,7 +5,6 @@ comparison, and gives way to the first mean that arrives. Nothing here yields Na
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -25,7 +24,7 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
     (tensor([[2., 0.],
             [0., 0.]]), tensor([2., 0.]))
     """
-    member = (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(features.dtype)  # (n, K)
+    member = torch.eye(classes, dtype=features.dtype, device=features.device).index_select(0, labels)  # (n, K)
     if keep is not None:
         member = member * keep.unsqueeze(1)
     counts = member.sum(dim=0)  # (K,)
@@ -38,7 +37,7 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
     >>> similarity(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-2.0, 0.0]]))
     tensor([1., 0.])
     """
-    return (F.normalize(left, dim=-1) * F.normalize(right, dim=-1)).sum(dim=-1).clamp(0, 1)
+    return torch.cosine_similarity(left, right, dim=-1).clamp(0, 1)
 
 
 def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
@@ -64,12 +63,8 @@ def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
 
 def known(centroids: Tensor) -> Tensor:
     """Mask (K,) of the classes that have a centroid at all."""
-    return centroids.square().sum(dim=-1) > 0
-
-
-def class_similarities(features: Tensor, centroids: Tensor) -> Tensor:
-    """Cosine of every feature with every centroid, (n, K); -1 where a class has no centroid."""
-    return torch.where(known(centroids), F.normalize(features, dim=1) @ F.normalize(centroids, dim=1).T, -1.0)
+    length: Tensor = torch.linalg.vector_norm(centroids, dim=-1)  # (K,)
+    return length > 0
 
 
 def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
@@ -78,8 +73,9 @@ def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
     >>> similarity_labels(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.eye(2))
     tensor([0, 1])
     """
-    along = features @ F.normalize(centroids, dim=1).T  # (n, K)
-    return along.masked_fill(~known(centroids), -torch.inf).argmax(dim=1)
+    length = torch.linalg.vector_norm(centroids, dim=1)  # (K,)
+    along = features @ (centroids / length.unsqueeze(1)).T  # (n, K), not a number where a class has no centroid
+    return torch.where(length > 0, along, -torch.inf).argmax(dim=1)
 
 
 def confident(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:

@@ -24,6 +24,5 @@ def small_loss(losses: Tensor, rate: float) -> Tensor:
     tensor([False,  True,  True, False])
     """
     count = min(len(losses), math.ceil(round(rate * len(losses), 9)))  # 0.55 * 20 is 11, not 11.000000000000002
-    chosen = torch.zeros_like(losses, dtype=torch.bool)
-    chosen[losses.argsort(stable=True)[:count]] = True
-    return chosen
+    smallest = losses.argsort(stable=True)[:count]
+    return torch.zeros_like(losses, dtype=torch.bool).scatter_(0, smallest, True)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from rofl.core.tensors import CPU
-from rofl.data.stream import Pixels
+from rofl.data.stream import Pixels, some
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,9 @@ class Transform:
                 pixels = random_flip(pixels, generator)
         elif self.window:
             pixels = middle(pixels, self.window)
-        std = torch.tensor(self.std).view(1, -1, 1, 1)
-        mean = torch.tensor(self.mean).view(1, -1, 1, 1)
-        scale, shift = _beside(pixels, 1 / (255 * std)), _beside(pixels, mean / std)
+        scale, shift = _scale_and_shift(self.mean, self.std, pixels.device)
         scaled = pixels.to(torch.float32).mul_(scale).sub_(shift)
-        return scaled.contiguous(memory_format=torch.channels_last)
+        return torch.stack(scaled.unbind(1), dim=-1).permute(0, 3, 1, 2)  # half the time of contiguous(channels_last)
 
 
 @dataclass(frozen=True)
@@ -52,15 +51,15 @@ def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Ten
     """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
     count, _, height, width = pixels.shape
     padded = F.pad(pixels, (padding,) * 4)  # (B, C, H + 2p, W + 2p)
-    down, right = _beside(pixels, torch.randint(0, 2 * padding + 1, (2, count, 1), generator=generator))
+    down, right = _beside(pixels, torch.randint(0, 2 * padding + 1, (2, count), generator=generator))
     return _cut(padded, down, right, height, width)
 
 
 def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
     """Cut a square out of every image of the batch, each at its own place."""
     count, _, height, width = pixels.shape
-    down = torch.randint(0, height - side + 1, (count, 1), generator=generator)
-    right = torch.randint(0, width - side + 1, (count, 1), generator=generator)
+    down = torch.randint(0, height - side + 1, (count,), generator=generator)
+    right = torch.randint(0, width - side + 1, (count,), generator=generator)
     return _cut(pixels, _beside(pixels, down), _beside(pixels, right), side, side)
 
 
@@ -72,16 +71,21 @@ def middle(pixels: Tensor, side: int) -> Tensor:
 
 def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror each image of the batch with probability one half."""
-    mirror = torch.rand(len(pixels), 1, 1, 1, generator=generator) < 0.5
-    return torch.where(_beside(pixels, mirror), pixels.flip(3), pixels)
+    mirrored = _beside(pixels, (torch.rand(len(pixels), generator=generator) < 0.5).nonzero().view(-1))
+    return pixels.index_copy(0, mirrored, pixels.index_select(0, mirrored).flip(3))
 
 
 def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -> Tensor:
-    """A piece of each image, its corner `down` and `right` of the image's own; both (B, 1)."""
-    rows = down + torch.arange(height, device=pixels.device)  # (B, H)
-    columns = right + torch.arange(width, device=pixels.device)  # (B, W)
-    image = torch.arange(len(pixels), device=pixels.device).view(-1, 1, 1)
-    return pixels[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    """A piece of each image, its corner `down` and `right` of the image's own; both (B,)."""
+    pieces = pixels.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, down, right, height, width): a view, no copy
+    return pieces[torch.arange(len(pixels), device=pixels.device), :, down, right]
+
+
+@lru_cache(maxsize=8)
+def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """From bytes to what a network sees, (1, C, 1, 1) each."""
+    means, stds = (torch.tensor(values).view(1, -1, 1, 1) for values in (mean, std))
+    return (1 / (255 * stds)).to(device), (means / stds).to(device)
 
 
 def _beside(pixels: Tensor, drawn: Tensor) -> Tensor:
@@ -107,8 +111,7 @@ class Shard:
 
     def inputs(self, index: Tensor | slice, generator: torch.Generator | None = None) -> Tensor:
         """Network inputs for some of the samples, augmented where a generator is given."""
-        pixels = self.pixels[self.rows[index]].to(self.rows.device)  # from files they come to the CPU
-        return self.transform(pixels, generator)
+        return self.transform(some(self.pixels, self.rows[index]).to(self.rows.device), generator)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Shuffled indices of one epoch, drawn on the CPU and moved to the samples all at once."""

@@ -72,6 +72,11 @@ class ImageFiles:
 Pixels: TypeAlias = Tensor | ImageFiles  # (N, C, H, W) uint8, in memory or in files
 
 
+def some(pixels: Pixels, rows: Tensor) -> Tensor:
+    """Copies of some images; where they are in memory, ten times as fast as indexing them."""
+    return pixels.index_select(0, rows) if isinstance(pixels, Tensor) else pixels[rows]
+
+
 def part(pixels: Pixels, piece: slice) -> Pixels:
     """A slice of the images, neither copied nor decoded."""
     return pixels[piece] if isinstance(pixels, Tensor) else pixels.part(piece)

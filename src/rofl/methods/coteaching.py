@@ -55,7 +55,7 @@ class CoTeaching(SmallLossSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(loss, len(index))
+                steps.add(len(index), loss=loss)
         change = weight_change(peer, glob.extra, len(data))
         return Update(weight_update(net, glob, len(data)), float(len(data)), change, steps.sums()), {}
 

@@ -11,7 +11,7 @@ from rofl.core import losses
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, fedavg, weight_update, weights
+from rofl.methods.training import LocalSgd, Steps, fedavg, weight_update, weights
 from rofl.models import Network
 
 # Tanaka's learning rates for symmetric noise; those for the ratios between are interpolated.
@@ -50,7 +50,7 @@ class Joint(LocalSgd):
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         net.train()
-        samples, terms = 0, labels.new_zeros(4)
+        steps = Steps()
         for _ in range(self.epochs):
             seen = torch.empty_like(labels)  # s of this epoch
             for index in data.batches(self.batch, order):
@@ -64,15 +64,12 @@ class Joint(LocalSgd):
                 loss.backward()
                 optimizer.step()
                 seen[index] = log_probs.detach().exp()
-                samples += len(index)
-                terms += torch.stack([l_c, l_p, l_e, loss]).detach() * len(index)
+                steps.add(len(index), loss_c=l_c, loss_p=l_p, loss_e=l_e, loss=loss)
             past = torch.cat([past, seen.unsqueeze(0)])[-self.memory :]
             if rnd.index >= self.start:
                 labels = past.mean(dim=0)  # the soft-label form of Eq. 10
-        metrics = {"samples": float(samples)}
-        metrics |= dict(zip(("loss_c", "loss_p", "loss_e", "loss"), terms.tolist(), strict=True))
         kept = {"labels": labels, "past": past}
-        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), kept
+        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=steps.sums()), kept
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:
         """Eq. 10 of the federated paper."""

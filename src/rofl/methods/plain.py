@@ -36,7 +36,7 @@ class Plain(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(loss, len(index))
+                steps.add(len(index), loss=loss)
         return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=steps.sums()), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:

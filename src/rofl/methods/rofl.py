@@ -13,7 +13,7 @@ from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import SmallLossSgd, fedavg, predict_shard, weight_update, weights
+from rofl.methods.training import SmallLossSgd, Steps, fedavg, predict_shard, weight_update, weights
 from rofl.models import Network
 
 _MOST = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
@@ -62,8 +62,7 @@ class Rofl(SmallLossSgd):
         local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
-        counts = stored.new_zeros(self.epochs, 2)  # of each epoch: samples that are not confident, and all
-        terms = stored.new_zeros(4)
+        steps, masks = Steps(), list[Tensor]()
         for epoch in range(self.epochs):
             if relabel and self.pseudo == "naive" and epoch > 0:
                 pseudo = self._labels(predict_shard(net, data)[0])  # the local model's own opinion
@@ -87,14 +86,14 @@ class Rofl(SmallLossSgd):
                 optimizer.step()
 
                 local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
-                counts[epoch, 0] += (~mask).sum()
-                counts[epoch, 1] += len(index)
-                terms += torch.stack([l_c, l_cen, l_e, loss]).detach() * len(index)
-        unsure, samples = counts.sum(dim=0).tolist()
-        metrics = {"samples": samples, "confident": samples - unsure}
-        metrics |= dict(zip(("loss_c", "loss_cen", "loss_e", "loss"), terms.tolist(), strict=True))
+                steps.add(len(index), loss_c=l_c, loss_cen=l_cen, loss_e=l_e, loss=loss)
+                masks.append(mask)
+        believed = torch.cat(masks).view(self.epochs, -1)  # in the order of their batches
+        metrics = steps.sums() | {"confident": float(believed.sum())}
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        sums = {"centroids": weighted, "similarity": similarity} | ({"doubt": counts[-1]} if self.tau == "auto" else {})
+        sums = {"centroids": weighted, "similarity": similarity}
+        if self.tau == "auto":
+            sums["doubt"] = torch.stack([~believed[-1], torch.ones_like(believed[-1])]).sum(dim=1).to(stored.dtype)
         return Update(weight_update(net, glob, len(data)), float(len(data)), sums, metrics), {}
 
     def server(self, glob: Global, total: Update, rnd: Round) -> Global:

@@ -52,7 +52,7 @@ class SelfLearning(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(loss, len(index))
+                steps.add(len(index), loss=loss)
         metrics = steps.sums()
         metrics["corrected"] = float((corrected != data.labels).sum()) * metrics["samples"] / len(data)
         return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), {}

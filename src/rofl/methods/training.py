@@ -1,5 +1,6 @@
 """Verbs that methods share; each method owns its loop."""
 
+import operator
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from rofl.core.selection import keep_rate
 from rofl.core.tensors import Tensors, floating, scaled_difference
 from rofl.data import Shard, Transform
-from rofl.data.stream import Pixels
+from rofl.data.stream import Pixels, some
 from rofl.methods.base import Global, Round, Update
 from rofl.methods.sgd import Sgd
 from rofl.models import Network
@@ -70,18 +71,21 @@ class Steps:
     """What a client's steps lost. It is added up at the end: who looks at a number before waits for the device."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[Tensor, int]] = []
+        self._samples: list[int] = []  # of each step
+        self._means: dict[str, list[Tensor]] = {}  # of each step, by name
 
-    def add(self, loss: Tensor, samples: int) -> None:
-        """One step: its mean loss, and over how many samples."""
-        self._steps.append((loss.detach(), samples))
+    def add(self, samples: int, **means: Tensor) -> None:
+        """One step: how many samples it showed, and the means over them of its loss and what else is measured."""
+        self._samples.append(samples)
+        for name, mean in means.items():
+            self._means.setdefault(name, []).append(mean.detach())
 
     def sums(self) -> dict[str, float]:
         """Metrics of an update: how many samples were shown, and their losses."""
-        total = 0.0
-        for loss, samples in self._steps:
-            total += loss.item() * samples
-        return {"samples": float(sum(samples for _, samples in self._steps)), "loss": total}
+        totals = {"samples": float(sum(self._samples))}
+        for name, means in self._means.items():
+            totals[name] = sum(map(operator.mul, torch.stack(means).tolist(), self._samples))
+        return totals
 
 
 def weights(net: Network) -> Tensors:
@@ -123,8 +127,8 @@ def predict(net: Network, pixels: Pixels, transform: Transform, rows: Tensor | N
     predictor = net.predictor()
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
-    images = (pixels[chunk if rows is None else rows[chunk]].to(predictor.device) for chunk in chunks)
-    parts = [predictor(transform(some)) for some in images]
+    images = (pixels[chunk] if rows is None else some(pixels, rows[chunk]) for chunk in chunks)
+    parts = [predictor(transform(image.to(predictor.device))) for image in images]
     if not parts:
         weight = predictor.classifier.weight
         return weight.new_empty(0, predictor.classes), weight.new_empty(0, predictor.feature_size)
