@@ -9,13 +9,16 @@ from rofl.data import Transform
 
 WRONG = 0.4  # of the labels
 CLASSES = 10
+BLOCK = 4  # pixels a side that are alike, so that a crop by one or two does not hide what is shown
 
 
 def pictures(shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
     """Pixels (n, C, H, W) uint8, and labels (n,) of which 40 % are wrong."""
     rng = generator(0, "pictures")
     classes = torch.randint(0, CLASSES, (count,), generator=rng)
-    patterns = torch.randint(0, 192, (CLASSES, *shape), generator=rng)
+    channels, *sides = shape
+    blocks = torch.randint(0, 192, (CLASSES, channels, *(side // BLOCK for side in sides)), generator=rng)
+    patterns = blocks.repeat_interleave(BLOCK, dim=2).repeat_interleave(BLOCK, dim=3)
     pixels = patterns[classes] + torch.randint(0, 64, (count, *shape), generator=rng)
     return pixels.to(torch.uint8), noise.corrupt(classes, noise.symmetric(CLASSES, WRONG), rng)
 

@@ -1,6 +1,7 @@
-"""Where clients compute: on accelerators where there are some."""
+"""Where clients compute: on accelerators where there are some, and in which surroundings."""
 
 import os
+import sys
 
 import torch
 
@@ -18,3 +19,9 @@ def devices() -> list[torch.device]:
         names = ", ".join(map(str, [CPU, *found]))
         raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or none")
     return chosen
+
+
+def surroundings() -> dict[str, str]:
+    """The environment of a program of ours that trains: our modules, one thread."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

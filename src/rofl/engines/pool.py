@@ -16,7 +16,7 @@ import torch
 from rofl.core.tensors import CPU, Tensors
 from rofl.engines.bench import Bench
 from rofl.engines.client import Task
-from rofl.engines.device import devices
+from rofl.engines.device import devices, surroundings
 from rofl.engines.records import pack
 from rofl.engines.shared import SharedTensors
 
@@ -126,7 +126,7 @@ class Pool:
         process = subprocess.Popen(
             [sys.executable, "-m", "rofl.engines.worker", *map(str, handles)],
             pass_fds=handles,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+            env=surroundings(),
             start_new_session=True,  # Ctrl-C is for the parent alone
         )
         there.close()

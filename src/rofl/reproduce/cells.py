@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rofl.config import Experiment
+from rofl.engines.device import surroundings
 from rofl.locks import alone
 from rofl.run_folder import RunFolder
 
@@ -148,7 +148,7 @@ def _start(work: _Work) -> "subprocess.Popen[str]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
+        env=surroundings(),
         start_new_session=True,  # Ctrl-C is for the parent, which ends it
     )
     work.programs.append(program)
