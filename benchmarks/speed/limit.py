@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 
 import torch
 
@@ -19,8 +19,9 @@ from rofl.methods import Rofl
 CORES = 2
 HOW = f"""Images per second of whole rounds of rofl (crop, pseudo-labels and L_cen on, 40 % wrong labels, 5 epochs,
 {CORES} workers, update and aggregation), over those of a bare PyTorch loop of the same network on one random batch, in
-the fastest of four ways (processes x threads, memory layout). A round and the loop take turns; the share is the median
-over the turns of the quotient within a turn, between its quartiles."""
+the fastest of four ways (processes x threads, memory layout). A round and the loop take turns of the same length.
+Others on the machine only ever slow a turn down, so each side is judged by its fastest one; beside it the median of the
+quotients within a turn."""
 
 
 @dataclass(frozen=True)
@@ -34,26 +35,26 @@ class Case:
     samples: int  # of a client: as many as make rounds of some seconds
     cohort: int
     limit: float
-    turns: int = 11
+    turns: int = 8
     batch: int = 50
     crop: int = 2
 
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 CASES = (
-    Case("cnn9, MNIST", "cnn9", MNIST, 1.0, 50, 2, 0.95, turns=5),
-    Case("cnn9, CIFAR-10", "cnn9", CIFAR, 1.0, 50, 2, 0.95, turns=5, crop=4),
-    Case("cnn9 at 1/4, MNIST", "cnn9", MNIST, 0.25, 150, 2, 0.95),
-    Case("cnn9 at 1/4, CIFAR-10", "cnn9", CIFAR, 0.25, 100, 2, 0.95, crop=4),
-    Case("cnn9 at 1/8, MNIST", "cnn9", MNIST, 0.125, 300, 2, 0.90),
-    Case("cnn9 at 1/8, CIFAR-10", "cnn9", CIFAR, 0.125, 300, 2, 0.90, crop=4),
-    Case("small, digits", "small", (1, 8, 8), 1.0, 72, 20, 0.6, batch=20, crop=1),
+    Case("cnn9, MNIST", "cnn9", MNIST, 1.0, 50, 2, 0.95, turns=4),
+    Case("cnn9, CIFAR-10", "cnn9", CIFAR, 1.0, 50, 2, 0.95, turns=4, crop=4),
+    Case("cnn9 at 1/4, MNIST", "cnn9", MNIST, 0.25, 100, 4, 0.95),
+    Case("cnn9 at 1/4, CIFAR-10", "cnn9", CIFAR, 0.25, 100, 4, 0.95, crop=4),
+    Case("cnn9 at 1/8, MNIST", "cnn9", MNIST, 0.125, 250, 4, 0.90),
+    Case("cnn9 at 1/8, CIFAR-10", "cnn9", CIFAR, 0.125, 250, 4, 0.90, crop=4),
+    Case("small, digits", "small", (1, 8, 8), 1.0, 72, 20, 0.6, turns=15, batch=20, crop=1),
 )
 
 
 @contextmanager
 def rounds(case: Case) -> Iterator[Iterator[float]]:
-    """Images per second of each round of rofl, at its full cost; the first, which starts the workers, is past."""
+    """Seconds of each round of rofl, at its full cost; the first, which starts the workers, is past."""
     method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=case.batch)
     network = NetworkSpec(case.model, case.shape, 10, case.width, 0)
     pixels, labels = pictures(case.shape, case.cohort * case.samples)
@@ -64,7 +65,7 @@ def rounds(case: Case) -> Iterator[Iterator[float]]:
         engine = Simulation(pool, method, [case.samples] * case.cohort, case.cohort, seed=0)
         reports = engine.rounds(begun, 1, case.turns + 1)
         next(reports)
-        yield (len(pixels) * method.epochs / report.seconds for report in reports)
+        yield (report.seconds for report in reports)
     finally:
         pool.close()
 
@@ -80,9 +81,10 @@ def ways(case: Case) -> list[Setting]:
 
 def compare(bare: Loops, case: Case) -> tuple[list[tuple[float, float]], str]:
     """Images per second of ours and of the bare loop, turn by turn; and how the loop was run."""
-    best = max(ways(case), key=lambda setting: bare.speed(setting, 1.5))
+    best = max(ways(case), key=lambda setting: bare.speed(setting, 1.0))
+    shown = case.cohort * case.samples * Rofl().epochs  # images of a round
     with rounds(case) as ours:
-        return [(speed, bare.speed(best, 1.5)) for speed in ours], str(best)
+        return [(shown / seconds, bare.speed(best, seconds)) for seconds in ours], str(best)
 
 
 def measure() -> Section:
@@ -91,14 +93,14 @@ def measure() -> Section:
     with loops(CORES) as bare:
         for case in CASES:
             turns, how = compare(bare, case)
-            ours, theirs = (median(speeds) for speeds in zip(*turns, strict=True))
-            low, share, high = quantiles((our / their for our, their in turns), n=4)
-            rows.append([case.name, f"{theirs:.0f}", how, f"{ours:.0f}", f"{share:.3f}", f"{low:.2f} to {high:.2f}"])
-            aims.append(Aim(case.name, share, case.limit))
+            ours, theirs = (max(speeds) for speeds in zip(*turns, strict=True))
+            middle = median(our / their for our, their in turns)
+            rows.append([case.name, f"{theirs:.0f}", how, f"{ours:.0f}", f"{ours / theirs:.3f}", f"{middle:.3f}"])
+            aims.append(Aim(case.name, ours / theirs, case.limit))
     return Section(
         "Against the machine's limit",
         HOW,
-        ("network", "bare loop, images/s", "run as", "rofl, images/s", "share", "quartiles"),
+        ("network", "bare loop, images/s", "run as", "rofl, images/s", "share", "median share"),
         rows,
         aims,
     )

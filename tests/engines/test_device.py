@@ -10,7 +10,7 @@ from rofl.core.tensors import CPU
 from rofl.engines import pool
 from rofl.engines.bench import join_global, lay_out
 from rofl.engines.client import NetworkSpec, Task
-from rofl.engines.device import devices
+from rofl.engines.device import devices, surroundings
 from rofl.errors import UserError
 from tests.methods import toy
 
@@ -100,3 +100,10 @@ def test_few_workers_share_an_accelerator_where_nobody_says_how_many(monkeypatch
         assert pool.usual_workers() == usual
     monkeypatch.setenv("ROFL_DEVICE", "cpu")
     assert pool.usual_workers() == 3
+
+
+def test_programs_that_train_keep_their_memory_unless_somebody_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    assert surroundings()["MALLOC_MMAP_MAX_"] == "0"
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
+    assert surroundings()["MALLOC_MMAP_MAX_"] == "65536"

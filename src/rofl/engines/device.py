@@ -21,7 +21,12 @@ def devices() -> list[torch.device]:
     return chosen
 
 
+# What a network computes on the way comes and goes by the megabyte. glibc would hand it back to the kernel and ask anew
+# in every step, for 2 to 3 % of the time (docs/decisions/0010-speed.md); other C libraries do not read these names.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_MMAP_MAX_": "0"}
+
+
 def surroundings() -> dict[str, str]:
-    """The environment of a program of ours that trains: our modules, one thread."""
+    """The environment of a program of ours that trains: our modules, one thread, and memory that it keeps."""
     path = os.pathsep.join(filter(None, sys.path))
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return {**_KEEP_MEMORY, **os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
