@@ -73,7 +73,7 @@ class TrainOnly(MethodStrategy):
 
 
 def main() -> None:
-    """Take width, clients, rounds and cohorts as JSON; write seconds of each round and the digest for each cohort."""
+    """Take width, clients and rounds by cohort as JSON; write seconds of each round and the digest for each cohort."""
     wanted = json.loads(sys.argv[1])
     width, clients = wanted["width"], wanted["clients"]
     found: dict[str, Any] = {"cohorts": []}
@@ -81,9 +81,9 @@ def main() -> None:
 
     @server.main()
     def rounds(grid: Grid, context: Context) -> None:
-        for cohort in wanted["cohorts"]:
-            strategy = TrainOnly(METHOD, METHOD.begin(task(width).network.build()), "", clients, cohort, SEED)
-            strategy.start(grid, ArrayRecord({}), num_rounds=wanted["rounds"])
+        for cohort, count in wanted["rounds"].items():
+            strategy = TrainOnly(METHOD, METHOD.begin(task(width).network.build()), "", clients, int(cohort), SEED)
+            strategy.start(grid, ArrayRecord({}), num_rounds=count)
             seconds = [report.seconds for report in strategy.reports]
             result = digest(strategy.glob.model, strategy.glob.extra)
             found["cohorts"].append({"seconds": seconds, "digest": result})
