@@ -24,9 +24,9 @@ labels. Rounds of all methods take turns. Others on the machine only ever slow a
 method is judged by its fastest one; beside it the median of the quotients within a turn. The limits are for mnist-lite;
 on digits the network is so small that a handful of operations on a batch shows."""
 
-WHY = """rofl: the forward pass for pseudo-labels (Eq. 8) is 5 % of five epochs by itself; some sixty operations on tensors
-of a batch's size, forwards and backwards, are 3 to 4 % of a step of 40 ms (last table). Co-teaching: two networks' steps
-are twice one's; both have their activations in memory at once, and a step picks small losses twice."""
+WHY = """rofl: the forward pass for pseudo-labels (Eq. 8) is 5 % of five epochs by itself; some sixty operations on a
+batch's losses, masks and centroids, forwards and backwards, are 3 to 4 % of a step of 40 ms (last table). Co-teaching:
+two networks' steps are twice one's; both keep their activations at once, and a step picks small losses twice."""
 
 
 def methods(settings: dict[str, int]) -> dict[str, Method]:
