@@ -26,9 +26,9 @@ NETWORKS = {
 ROUNDS = 30
 HOW = """What one client gets and sends in one round of rofl: bytes of the tensors of `begin` and `blank`, weights
 and centroids. *Half* is `transport = "half"`. The aims are about the record that the Flower wire makes for the small
-network, with its headers and layout, and about what rounding costs in accuracy. The last rows are that network's weights
-after the run on digits, packed without loss by zlib at a level; *shuffled* means all first bytes first, then all second
-ones. rofl does not pack: the rows show what it would save."""
+network, with its headers and layout, and about what rounding costs in accuracy. The last rows are that network's
+weights after the run on digits, packed without loss by zlib at a level; *shuffled* means all first bytes first, then
+all second ones. rofl does not pack: the rows show what it would save."""
 
 
 def measure() -> Section:
