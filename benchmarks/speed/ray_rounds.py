@@ -7,7 +7,7 @@ user would not want to load for every message either, are kept by each of Ray's 
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -15,12 +15,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from benchmarks.speed.random_clients import METHOD, SAMPLES, SEED, WORKERS, samples, task
+from benchmarks.speed.random_clients import METHOD, SAMPLES, SEED, WORKERS, samples, simulation, task
 from rofl.core.tensors import Tensors, digest
 from rofl.engines.bench import Bench, join_global, train_job
 from rofl.engines.flower import MethodStrategy, make_client_app
 from rofl.engines.flower.wire import Order
 from rofl.engines.local import read_update
+from rofl.engines.rounds import RoundReport
 from rofl.methods.base import Global, Update
 
 
@@ -62,18 +63,27 @@ class RandomHost:
         return RandomSeat(int(context.node_config["partition-id"]), bench(self.width, self.clients))
 
 
-class TrainOnly(MethodStrategy):
-    """Flower's own loop would ask all clients for an evaluation after each round; ours does not either."""
+class InTurns(MethodStrategy):
+    """After each round on Ray one of our own engine's, so that both see the same machine.
+
+    Flower's own loop would ask all clients for an evaluation there; ours does not either.
+    """
+
+    def take_turns(self, ours: Iterator[RoundReport]) -> None:
+        """Our rounds."""
+        self.ours, self.our_reports, self.first = ours, list[RoundReport](), 0.0
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Nothing."""
+        """Nothing for Ray to do."""
+        self.first = self.first or time.perf_counter()
+        self.our_reports.append(next(self.ours))
         return []
 
 
 def main() -> None:
-    """Take width, clients and rounds by cohort as JSON; write seconds of each round and the digest for each cohort."""
+    """Take width, clients and rounds by cohort as JSON; write seconds of each round, theirs and ours, and digests."""
     wanted = json.loads(sys.argv[1])
     width, clients = wanted["width"], wanted["clients"]
     found: dict[str, Any] = {"cohorts": []}
@@ -82,12 +92,14 @@ def main() -> None:
     @server.main()
     def rounds(grid: Grid, context: Context) -> None:
         for cohort, count in wanted["rounds"].items():
-            strategy = TrainOnly(METHOD, METHOD.begin(task(width).network.build()), "", clients, int(cohort), SEED)
-            strategy.start(grid, ArrayRecord({}), num_rounds=count)
-            seconds = [report.seconds for report in strategy.reports]
-            result = digest(strategy.glob.model, strategy.glob.extra)
-            found["cohorts"].append({"seconds": seconds, "digest": result})
-            found.setdefault("start", time.perf_counter() - started - sum(seconds[1:]))
+            begun = METHOD.begin(task(width).network.build())
+            strategy = InTurns(METHOD, begun, "", clients, int(cohort), SEED)
+            with simulation(width, clients, int(cohort)) as ours:
+                strategy.take_turns(ours.rounds(begun, 1, count))
+                strategy.start(grid, ArrayRecord({}), num_rounds=count)
+            sides = {"theirs": strategy.reports, "ours": strategy.our_reports}
+            found["cohorts"].append({side: told(reports) for side, reports in sides.items()})
+            found.setdefault("start", strategy.first - started)
 
     started = time.perf_counter()
     run_simulation(
@@ -97,3 +109,9 @@ def main() -> None:
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": WORKERS}},
     )
     print(json.dumps(found))
+
+
+def told(reports: list[RoundReport]) -> dict[str, Any]:
+    """Seconds of each round, and what the last of them came to."""
+    glob = reports[-1].glob
+    return {"seconds": [report.seconds for report in reports], "digest": digest(glob.model, glob.extra)}
