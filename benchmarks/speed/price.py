@@ -16,7 +16,7 @@ from rofl.methods import CoTeaching, Joint, Method, Plain, Rofl, SelfLearning
 
 LIMITS = {"rofl": 1.08, "joint": 1.10, "coteaching": 2.05}
 SCALES = {  # network, pixels of crop, samples of a client, settings, turns
-    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 200, {"batch": 50}, 24),
+    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 200, {"batch": 50}, 16),
     "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, 72, {"batch": 20}, 30),
 }
 HOW = """Seconds of a round with one client, on one core, every method at its full cost; 40 % wrong

@@ -27,8 +27,8 @@ from rofl.engines.rounds import choose_cohort
 WIDTHS = {"1/8": 0.125, "1/4": 0.25}
 CLIENTS, COHORT = 4, 2  # beside the plain loop
 RAY_WIDTH, RAY_CLIENTS = 0.125, 100
-RAY_ROUNDS = {2: 12, 5: 6, 15: 4}  # for each cohort
-ROUNDS = 6  # the first warms up and does not count
+RAY_ROUNDS = {2: 8, 5: 5, 15: 3}  # for each cohort
+ROUNDS = 4  # the first warms up and does not count
 WHY = """The plain loop's convolutions are ours, and more than half of its time (its network's steps alone). What there
 is to gain on them is a process for each core in the place of threads, and channels last. At 1/4 three times as fast
 would be faster than the bare loop of the first table, at 1/8 as fast. Flower's simulation trains with our own clients:

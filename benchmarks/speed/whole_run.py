@@ -19,8 +19,8 @@ HOW = f"""`rofl run mnist-lite --set noise.ratio=0.4`, from the start of the pro
 {ROUNDS} rounds, evaluation on 10,000 images after every fifth, a checkpoint after every one, the audit of all labels,
 the page. Evaluation runs beside the next round, on workers that wait for its last client; only what is left of it then
 counts as evaluation. The first round's excess over the median, when workers start, counts as start-up."""
-WHY = """These parts are nearly constant: in 100 rounds their share is a third of this. The start is torch's import, here
-and then in the workers."""
+WHY = """These parts are nearly constant: in 100 rounds their share is a third of this. The start is torch's import,
+here and then in the workers."""
 
 
 @dataclass(frozen=True)
