@@ -38,7 +38,7 @@ class Case:
     samples: int  # of a client: as many as make rounds of some seconds
     cohort: int
     limit: float
-    turns: int = 8
+    turns: int = 6
     batch: int = 50
     crop: int = 2
 

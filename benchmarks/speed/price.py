@@ -16,8 +16,8 @@ from rofl.methods import CoTeaching, Joint, Method, Plain, Rofl, SelfLearning
 
 LIMITS = {"rofl": 1.08, "joint": 1.10, "coteaching": 2.05}
 SCALES = {  # network, pixels of crop, samples of a client, settings, turns
-    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 200, {"batch": 50}, 16),
-    "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, 72, {"batch": 20}, 30),
+    "mnist-lite": (NetworkSpec("cnn9", (1, 28, 28), 10, 0.125, 0), 2, 200, {"batch": 50}, 12),
+    "digits": (NetworkSpec("small", (1, 8, 8), 10, 1.0, 0), 1, 72, {"batch": 20}, 20),
 }
 HOW = """Seconds of a round with one client, on one core, every method at its full cost; 40 % wrong
 labels. Rounds of all methods take turns; medians, of the quotients within a turn too, with their quartiles. The limits

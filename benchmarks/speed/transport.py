@@ -23,7 +23,7 @@ NETWORKS = {
     LARGE: NetworkSpec("cnn9", (3, 32, 32), 10, 1.0, seed=0),
     "ResNet-50, 14 classes": NetworkSpec("resnet50", (3, 224, 224), 14, 1.0, seed=0),
 }
-ROUNDS = 30
+ROUNDS = 20
 HOW = """What one client gets and sends in one round of rofl: bytes of the tensors of `begin` and `blank`, weights
 and centroids. *Half* is `transport = "half"`. The aims are about the record that the Flower wire makes for the small
 network, with its headers and layout, and about what rounding costs in accuracy. The last rows are that network's
