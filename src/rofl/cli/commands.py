@@ -1,7 +1,6 @@
 """The way in: all commands together, and what becomes of a mistake."""
 
 import sys
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -37,6 +36,8 @@ def _first_words(
 ) -> None:
     """Federated learning when labels are wrong."""
     if version:
+        from importlib import metadata  # --help has no need of it
+
         result.print(metadata.version("rofl"), highlight=False)
     elif context.invoked_subcommand is None:
         result.print("rofl trains one model on data of many owners, whose labels may be wrong, and finds those labels.")
