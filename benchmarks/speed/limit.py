@@ -19,12 +19,13 @@ from rofl.methods import Rofl
 CORES = 2
 HOW = f"""Images per second of whole rounds of rofl (crop, pseudo-labels and L_cen on, 40 % wrong labels, 5 epochs,
 {CORES} workers, update and aggregation), over those of a bare PyTorch loop of the same network on one random batch, in
-the fastest of four ways (processes x threads, memory layout). A round and the loop take turns of the same length;
-medians, of the quotients within a turn too, with their quartiles."""
+the fastest of four ways (processes x threads, memory layout), with glibc's own handling of memory. A round and the
+loop take turns of the same length; medians, of the quotients within a turn too, with their quartiles."""
 WHY = """The loop does without what a round has to do. Pseudo-labels (Eq. 8) are a forward pass over all samples of a
 client, a third of a step and so a fifteenth of its five epochs where convolutions are nearly all: no round that makes
 them can be much above 0.94. Crops, masks, centroids and losses are another 1 % at 1/4 and 3 % at 1/8 (last table), and
-a round waits for the slower of its workers, which the loop's processes do not."""
+a round waits for the slower of its workers, which the loop's processes do not. Where quartiles lie far apart the
+machine's speed changed between a round and its loop; docs/results.md has the spread over several measurements."""
 
 
 @dataclass(frozen=True)
