@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,14 @@ class Section:
         missed = self.why if not all(aim.kept for aim in self.aims) else ""
         aims = [f"- {aim}" for aim in self.aims]
         return "\n\n".join(filter(None, (f"## {self.title}", self.how, "\n".join(lines), "\n".join(aims), missed)))
+
+
+def quotients(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Ours over theirs, turn by turn: theirs is what was found just before ours and just after it.
+
+    A machine that becomes faster or slower at an even pace meanwhile leaves the quotients as they are.
+
+    >>> quotients([4.0, 6.0], [1.0, 3.0, 5.0])
+    [2.0, 1.5]
+    """
+    return [our / (sum(around) / 2) for our, around in zip(ours, pairwise(theirs), strict=True)]

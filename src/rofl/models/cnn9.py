@@ -22,8 +22,9 @@ class Cnn9(Network):
         layers: list[nn.Module] = []
         for place, full in enumerate(_CHANNELS):
             outputs = max(1, round(full * width))
-            layers += conv_block(channels, outputs, padding=1 if place < _PADDED else tail_padding)
-            if place in _POOL_AFTER:
-                layers += [nn.MaxPool2d(2), nn.Dropout2d(0.25)]
+            pool = place in _POOL_AFTER
+            layers += conv_block(channels, outputs, padding=1 if place < _PADDED else tail_padding, pool=pool)
+            if pool:
+                layers.append(nn.Dropout2d(0.25))
             channels = outputs
         super().__init__(nn.Sequential(*layers, *pooled()), channels, classes)

@@ -65,11 +65,16 @@ def _folded(extractor: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def conv_block(inputs: int, outputs: int, padding: int = 1) -> list[nn.Module]:
-    """3 x 3 convolution, batch norm, LeakyReLU 0.01."""
+def conv_block(inputs: int, outputs: int, padding: int = 1, pool: bool = False) -> list[nn.Module]:
+    """3 x 3 convolution, batch norm, LeakyReLU 0.01, and a pool of 2 x 2 where asked for.
+
+    The pool stands before the LeakyReLU: the largest stays the largest under a function that rises, and a quarter of
+    the numbers is left to put through it.
+    """
     return [
         nn.Conv2d(inputs, outputs, kernel_size=3, padding=padding, bias=False),  # batch norm has its own shift
         nn.BatchNorm2d(outputs),
+        *([nn.MaxPool2d(2)] if pool else []),
         nn.LeakyReLU(0.01, inplace=True),
     ]
 

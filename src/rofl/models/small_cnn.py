@@ -12,8 +12,7 @@ class SmallCnn(Network):
         narrow, wide = max(1, round(32 * width)), max(1, round(64 * width))
         layers = [
             *conv_block(shape[0], narrow),
-            *conv_block(narrow, narrow),
-            nn.MaxPool2d(2),
+            *conv_block(narrow, narrow, pool=True),
             *conv_block(narrow, wide),
             *conv_block(wide, wide),
             *pooled(),
