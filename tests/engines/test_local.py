@@ -135,3 +135,18 @@ def test_what_is_predicted_beside_a_round_is_what_would_be_predicted_alone(simul
         assert simulation.predict_beside("test", 20)
         next(simulation.rounds(glob, 1, 1))
         torch.testing.assert_close(simulation.predict(glob, part, 20), alone[part], rtol=0, atol=0)
+
+
+def test_the_server_adds_on_one_thread_and_leaves_the_others_alone(simulation: Simulation, monkeypatch) -> None:
+    torch.set_num_threads(2)
+    kind, seen = type(simulation.method), list[int]()
+    server = kind.server
+
+    def watched(*arguments: object) -> Global:
+        seen.append(torch.get_num_threads())
+        return server(*arguments)
+
+    monkeypatch.setattr(kind, "server", watched)
+    next(simulation.rounds(simulation.method.begin(NETWORK.build()), 1, 1))
+    assert seen == [1]
+    assert torch.get_num_threads() == 2

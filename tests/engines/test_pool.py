@@ -103,6 +103,21 @@ def test_fewer_jobs_than_workers(stage: Stage) -> None:
     assert len(list(stage.pool.run([predict_job("test", 0, 2)]))) == 1
 
 
+def test_a_worker_that_is_done_has_its_next_job_before_anybody_looks_at_the_answer(stage: Stage) -> None:
+    drawn = 0
+
+    def jobs() -> Iterator[bytes]:
+        nonlocal drawn
+        for place in range(10):
+            drawn += 1
+            yield predict_job("test", place, place + 1)
+
+    answers = stage.pool.run(jobs())
+    next(answers)
+    assert drawn > WORKERS
+    assert len(list(answers)) == 9
+
+
 def test_jobs_are_drawn_no_further_ahead_than_the_window(stage: Stage) -> None:
     """The first client waits until the window is full, and a moment longer; nobody may draw on meanwhile."""
     stage.moods(client0="waits")

@@ -85,10 +85,7 @@ class Pool:
             return next(spare, None) if job is None else job
 
         while True:
-            while expected in done:
-                yield done.pop(expected)
-                expected += 1
-            for worker in self._workers:
+            for worker in self._workers:  # before an answer is looked at, so that nobody waits for that
                 if worker.place < 0:
                     if not todo and (job := fetch()) is not None:
                         held[given] = job
@@ -96,6 +93,10 @@ class Pool:
                         given += 1
                     if todo:
                         self._give(worker, todo.popleft(), held)
+            if expected in done:
+                yield done.pop(expected)
+                expected += 1
+                continue
             busy = {worker.pipe: worker for worker in self._workers if worker.place >= 0}
             if not busy:
                 return

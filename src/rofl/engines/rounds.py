@@ -9,6 +9,7 @@ import torch
 
 from rofl.core.seeds import draw, generator
 from rofl.core.tensors import Tensors, halved, mismatch
+from rofl.engines.client import one_thread
 from rofl.methods.base import Global, Method, Round, Update
 from rofl.methods.rounded import Rounded
 
@@ -58,16 +59,20 @@ def check_update(update: Update, blank: Update) -> str | None:
 def finish_round(
     method: Method, glob: Global, rnd: Round, cohort: list[int], answers: Iterable[Answer], started: float
 ) -> RoundReport:
-    """Add the answers, which come in the cohort's order, and let the method make the next global state of them."""
+    """Add the answers, which come in the cohort's order, and let the method make the next global state of them.
+
+    On one thread: a second one would wait for a core that a client has, up to a tenth of a round.
+    """
     blank = total = method.blank(glob)
     dropped: dict[int, str] = {}
-    for client, (update, problem) in zip(cohort, answers, strict=True):
-        if problem:
-            dropped[client] = problem
-        else:
-            total = total + update
-    if total.weight > 0:
-        glob = method.server(glob, total, rnd)
+    with one_thread():
+        for client, (update, problem) in zip(cohort, answers, strict=True):
+            if problem:
+                dropped[client] = problem
+            else:
+                total = total + update
+        if total.weight > 0:
+            glob = method.server(glob, total, rnd)
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}
     answered = len(cohort) - len(dropped)
