@@ -49,8 +49,8 @@ MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
 CASES = (
     Case("cnn9, MNIST", "cnn9", MNIST, 1.0, 50, 2, 0.95, turns=3),
     Case("cnn9, CIFAR-10", "cnn9", CIFAR, 1.0, 50, 2, 0.95, turns=3, crop=4),
-    Case("cnn9 at 1/4, MNIST", "cnn9", MNIST, 0.25, 100, 4, 0.95, turns=6),
-    Case("cnn9 at 1/4, CIFAR-10", "cnn9", CIFAR, 0.25, 100, 4, 0.95, turns=6, crop=4),
+    Case("cnn9 at 1/4, MNIST", "cnn9", MNIST, 0.25, 150, 4, 0.95, turns=6),
+    Case("cnn9 at 1/4, CIFAR-10", "cnn9", CIFAR, 0.25, 150, 4, 0.95, turns=6, crop=4),
     Case("cnn9 at 1/8, MNIST", "cnn9", MNIST, 0.125, 150, 4, 0.90),
     Case("cnn9 at 1/8, CIFAR-10", "cnn9", CIFAR, 0.125, 150, 4, 0.90, crop=4),
     Case("small, digits", "small", (1, 8, 8), 1.0, 72, 10, 0.6, turns=12, batch=20, crop=1),

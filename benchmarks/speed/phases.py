@@ -19,6 +19,7 @@ from rofl.core import centroids, losses
 from rofl.data import Shard
 from rofl.engines.client import NetworkSpec, run_client
 from rofl.methods import Rofl, Round, rofl
+from rofl.methods.pseudo import PseudoLabels
 from rofl.methods.sgd import Sgd
 from rofl.models import Network
 
@@ -28,7 +29,7 @@ REST = "the rest: shuffling, sums, copies of weights"
 PHASES = {
     "backward pass": [(torch.Tensor, "backward")],
     "forward pass": [(Network, "forward")],
-    PSEUDO: [(rofl, "predict_shard")],
+    PSEUDO: [(PseudoLabels, "__init__"), (PseudoLabels, "of")],
     "gather, crop, scale": [(Shard, "inputs")],
     "centroids, mask (Eq. 3-7, 12, 13)": [(centroids, name) for name in ("class_means", "blend", "confident")],
     "losses (Eq. 1, 2, 5, 9)": [

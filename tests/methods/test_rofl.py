@@ -9,8 +9,8 @@ import torch
 from rofl.core.tensors import digest
 from rofl.data import Shard, batches
 from rofl.methods import Global, Plain, Rofl, Round, Update
-from rofl.methods import rofl as module
-from rofl.methods.training import load_weights, predict_shard
+from rofl.methods import pseudo as pseudo_labels
+from rofl.methods.training import forward, load_weights
 from rofl.methods.training import weights as all_weights
 from rofl.models import Network
 from tests.methods import toy
@@ -182,25 +182,55 @@ def test_pseudo_labels_are_the_received_models_in_evaluation_mode_without_augmen
     assert not torch.equal(expected, DATA.labels)
 
 
-def test_the_global_model_is_asked_once_a_round_and_only_where_needed(
-    glob: Global, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows whose labels a model was asked for, in turn; no client is so small that it is asked for all at once."""
+    rows_shown: list[int] = []
+
+    def spy(predictor: Network, pixels: Any, transform: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows_shown.extend(rows.tolist())
+        return forward(predictor, pixels, transform, rows)
+
+    monkeypatch.setattr(pseudo_labels, "forward", spy)
+    monkeypatch.setattr(pseudo_labels, "CHUNK", 0)
+    return rows_shown
+
+
+def test_the_global_model_is_asked_for_unconfident_samples_only_and_once_a_round(
+    glob: Global, asked: list[int]
 ) -> None:
-    asked = []
+    update = train(replace(FULL, **ONE_STEP), glob)
+    assert 0 < len(asked) == len(DATA) - update.metrics["confident"]
+    assert set(asked) < set(DATA.rows.tolist())
+    asked.clear()
+    train(replace(FULL, mask=False, epochs=3), glob)
+    assert sorted(asked) == sorted(DATA.rows.tolist())
 
-    def spy(net: Network, data: Shard) -> tuple[torch.Tensor, torch.Tensor]:
-        asked.append(digest({name: value for name, value in net.state_dict().items() if name in glob.model}))
-        return predict_shard(net, data)
 
-    monkeypatch.setattr(module, "predict_shard", spy)
-    train(FULL, glob, index=4)
-    assert asked == [digest(glob.model)]
-    train(FULL, glob, index=3)  # before T_pl, with all centroids known
-    train(replace(FULL, pseudo="none"), glob, index=4)
-    assert len(asked) == 1
-    train(replace(FULL, epochs=3, pseudo="naive"), glob, index=4)
-    assert len(asked) == 1 + 3
-    assert asked[1] == digest(glob.model)
-    assert len(set(asked[1:])) == 3
+def test_who_is_asked_for_some_samples_trains_as_who_is_asked_for_all(glob: Global, request) -> None:
+    method = replace(FULL, soft=True)
+    at_once = train(method, glob)
+    asked = request.getfixturevalue("asked")
+    bit_by_bit = train(method, glob)
+    assert 0 < len(asked) < len(DATA)
+    torch.testing.assert_close(bit_by_bit.model, at_once.model)
+    torch.testing.assert_close(bit_by_bit.extra, at_once.extra)
+
+
+def test_the_local_model_is_asked_anew_in_every_epoch(glob: Global, asked: list[int]) -> None:
+    train(replace(FULL, mask=False, epochs=3, pseudo="naive"), glob)
+    assert sorted(asked) == sorted(3 * DATA.rows.tolist())
+
+
+def test_nobody_is_asked_where_no_pseudo_label_is_used(glob: Global, asked: list[int]) -> None:
+    train(FULL, glob, index=3)  # before T_pl
+    train(replace(FULL, pseudo="none"), glob)
+    assert asked == []
+
+
+def test_the_pass_for_the_first_centroids_serves_the_pseudo_labels_too(glob: Global, asked: list[int]) -> None:
+    train(FULL, replace(glob, extra={"centroids": torch.zeros_like(glob.extra["centroids"])}))
+    assert asked == []
 
 
 @pytest.mark.parametrize("pseudo", ["global", "naive", "none"])

@@ -13,6 +13,7 @@ from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import Shard
 from rofl.methods.base import Global, Round, Update
+from rofl.methods.pseudo import PseudoLabels
 from rofl.methods.training import SmallLossSgd, Steps, fedavg, predict_shard, weight_update, weights
 from rofl.models import Network
 
@@ -59,13 +60,14 @@ class Rofl(SmallLossSgd):
         rate = self._keep_rate(glob, rnd)  # R(t)
         lambda_cen = self.lambda_cen * losses.ramp(rnd.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl)
 
-        local, pseudo = self._start(net, stored, data, relabel)  # f_k,0 and y-hat
+        pseudo = PseudoLabels(net, data, self.soft) if relabel and self.pseudo != "none" else None  # y-hat
+        local = self._start(net, stored, data, pseudo)  # f_k,0
         optimizer = self.optimizer(net, rnd)
         order, augment = rnd.rng("batches"), rnd.rng("augment")
         steps, masks = Steps(), list[Tensor]()
         for epoch in range(self.epochs):
-            if relabel and self.pseudo == "naive" and epoch > 0:
-                pseudo = self._labels(predict_shard(net, data)[0])  # the local model's own opinion
+            if pseudo and self.pseudo == "naive" and epoch > 0:
+                pseudo = PseudoLabels(net, data, self.soft)  # the local model's own opinion
             net.train()
             for index in data.batches(self.batch, order):
                 labels = data.labels[index]  # (B,)
@@ -76,8 +78,8 @@ class Rofl(SmallLossSgd):
                 chosen = small_loss(given.detach(), rate)  # Eq. 2
                 mask = self._confident(fixed, labels, local)  # Eq. 6, 7
 
-                guess = pseudo[index] if relabel else None  # Eq. 8
-                l_c = self._classification(given, log_probs, mask, guess).mean()  # Eq. 1
+                guess = pseudo.of(index, ~mask if self.mask else mask) if pseudo else None  # Eq. 8
+                l_c = (self._classification(given, log_probs, mask, guess) if relabel else given).mean()  # Eq. 1
                 l_cen = losses.centroid(features, local, labels, mask, self.cen_form)  # Eq. 5
                 l_e = losses.entropy(log_probs).mean()
                 loss = l_c + lambda_cen * l_cen + self.lambda_e * l_e  # Eq. 9
@@ -113,33 +115,26 @@ class Rofl(SmallLossSgd):
             return self.keep_rate(rnd)
         return keep_rate(rnd.index, min(max(float(glob.extra["doubt"]), 0.0), _MOST), self.warmup)
 
-    def _start(self, net: Network, stored: Tensor, data: Shard, relabel: bool) -> tuple[Tensor, Tensor]:
-        """f_k,0 and the pseudo-labels of Eq. 8: one pass over the client's data, where either needs it.
-
-        A class without a global centroid (all of them in round 1) starts from the client's naive average (Eq. 3).
-        """
+    def _start(self, net: Network, stored: Tensor, data: Shard, pseudo: PseudoLabels | None) -> Tensor:
+        """f_k,0. A class without a global centroid (all of them in round 1) starts from the naive average (Eq. 3)."""
         use = c.known(stored) & self.global_centroids  # (K,)
-        if not (relabel and self.pseudo != "none") and bool((use | (data.class_counts() == 0)).all()):
-            return stored, data.labels
-        logits, features = predict_shard(net, data)  # the received model: C_G(F_G(x))
+        if bool((use | (data.class_counts() == 0)).all()):
+            return stored
+        logits, features = predict_shard(net, data)  # of the received model: C_G(F_G(x)), F_G(x)
+        if pseudo:
+            pseudo.learn(torch.arange(len(data), device=logits.device), logits)  # the one pass serves both
         naive, _ = c.class_means(features, data.labels, data.classes)
-        return torch.where(use.unsqueeze(1), stored, naive), self._labels(logits)
-
-    def _labels(self, logits: Tensor) -> Tensor:
-        """Pseudo-labels from predictions: probabilities (n, K) or classes (n,)."""
-        return logits.softmax(dim=1) if self.soft else logits.argmax(dim=1)
+        return torch.where(use.unsqueeze(1), stored, naive)
 
     def _confident(self, features: Tensor, labels: Tensor, local: Tensor) -> Tensor:
         """Eq. 7, or everybody where the mask is off."""
         return c.confident(features, labels, local) if self.mask else torch.ones_like(labels, dtype=torch.bool)
 
-    def _classification(self, given: Tensor, log_probs: Tensor, mask: Tensor, pseudo: Tensor | None) -> Tensor:
-        """Eq. 1 per sample, with the rows of the paper's ablation (Table 4): mask x pseudo-label."""
-        if pseudo is None:
-            return given  # t < T_pl: y-hat is y
-        if self.pseudo == "none":
+    def _classification(self, given: Tensor, log_probs: Tensor, mask: Tensor, guess: Tensor | None) -> Tensor:
+        """Eq. 1 per sample from T_pl on, with the rows of the paper's ablation (Table 4): mask x pseudo-label."""
+        if guess is None:
             return given * mask  # unconfident samples are removed
-        other = losses.cross_entropy(log_probs, pseudo)
+        other = losses.cross_entropy(log_probs, guess)
         return losses.classification(given, other, mask) if self.mask else other
 
     def _blend(self, local: Tensor, means: Tensor, counts: Tensor) -> Tensor:

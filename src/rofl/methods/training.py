@@ -16,7 +16,7 @@ from rofl.methods.base import Global, Round, Update
 from rofl.methods.sgd import Sgd
 from rofl.models import Network
 
-_CHUNK = 125  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
+CHUNK = 125  # images per forward pass without gradient: fixed, since bits depend on it, and small enough for the cache
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,21 @@ def fedavg(glob: Global, total: Update) -> Tensors:
     return {name: value + total.model[name] / total.weight for name, value in glob.model.items()}
 
 
-@torch.no_grad()
 def predict(net: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout.
 
     Of all images, or of some rows; never more than a chunk of them is taken into memory.
     """
-    predictor = net.predictor()
+    return forward(net.predictor(), pixels, transform, rows)
+
+
+@torch.no_grad()
+def forward(
+    predictor: Network, pixels: Pixels, transform: Transform, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same, by a `Network.predictor` that is there already."""
     count = len(pixels) if rows is None else len(rows)
-    chunks = [slice(start, start + _CHUNK) for start in range(0, count, _CHUNK)]
+    chunks = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]
     images = (pixels[chunk] if rows is None else some(pixels, rows[chunk]) for chunk in chunks)
     parts = [predictor(transform(image.to(predictor.device))) for image in images]
     if not parts:
