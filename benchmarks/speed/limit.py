@@ -22,11 +22,12 @@ HOW = f"""Images per second of whole rounds of rofl (crop, pseudo-labels and L_c
 the fastest of four ways (processes x threads, memory layout), with glibc's own handling of memory. A round and the
 loop take turns of the same length, and a round is held against the loop just before and just after it; medians, of
 these quotients too, with their quartiles."""
-WHY = """The loop does without what a round has to do. Pseudo-labels (Eq. 8) are a forward pass over all samples of a
-client, a third of a step and so a fifteenth of its five epochs where convolutions are nearly all: no round that makes
-them can be much above 0.94. Crops, masks, centroids and losses are another 1 % at 1/4 and 3 % at 1/8 (last table), and
-a round waits for the slower of its workers, which the loop's processes do not. Where quartiles lie far apart the
-machine's speed changed between a round and its loop; docs/results.md has the spread over several measurements."""
+WHY = """The loop does without what a round has to do. A pseudo-label (Eq. 8) is a forward pass, a third of a step and
+so a fifteenth of a sample's five epochs where convolutions are nearly all; clients of 50 images have one for all of
+them, and no round of theirs can be much above 0.94. Crops, masks, centroids and losses are another 1 % at 1/4 and 3 %
+at 1/8 (last table), and a round waits for the slower of its workers, which the loop's processes do not. Where quartiles
+lie far apart the machine's speed changed between a round and its loop; docs/results.md has the spread over several
+measurements."""
 
 
 @dataclass(frozen=True)

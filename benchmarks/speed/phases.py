@@ -42,6 +42,7 @@ CASES = {
     "cnn9 at 1/8, MNIST": ("cnn9", (1, 28, 28), 0.125, 500, 50),
     "small, digits": ("small", (1, 8, 8), 1.0, 72, 20),
 }
+ROUNDS = 5
 COLOURS = ("#3b6ea5", "#7aa6d1", "#d9822b", "#8a8f98", "#5aa469", "#c9b458", "#9b6fb0", "#d5d8dc")
 
 
@@ -99,16 +100,17 @@ def watched() -> Iterator[Clock]:
 
 
 def spent(case: str) -> dict[str, float]:
-    """Shares of a client's round, the second of two."""
+    """Shares of a client's round, the last of some, when it has learnt what there is to learn."""
     model, shape, width, samples, batch = CASES[case]
     method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=batch)
     net = NetworkSpec(model, shape, 10, width, 0).build()
     pixels, labels = pictures(shape, samples)
     data, glob = Shard(pixels, torch.arange(samples), labels, 10, transform(shape, 1)), method.begin(net)
-    update, _ = run_client(method, net, glob, {}, data, Round(1, 0, 0))
-    glob = method.server(glob, update, Round(1, 0))
+    for index in range(1, ROUNDS):
+        update, _ = run_client(method, net, glob, {}, data, Round(index, 0, 0))
+        glob = method.server(glob, update, Round(index, 0))
     with watched() as clock:
-        run_client(method, net, glob, {}, data, Round(2, 0, 0))
+        run_client(method, net, glob, {}, data, Round(ROUNDS, 0, 0))
     whole = sum(clock.seconds.values())
     return {name: seconds / whole for name, seconds in clock.seconds.items()}
 

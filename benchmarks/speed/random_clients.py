@@ -1,4 +1,7 @@
-"""Clients of random MNIST-like images, which every engine makes for itself: time does not depend on what they show."""
+"""Clients of random MNIST-like images, which every engine makes for itself.
+
+There is nothing to learn from them, so that nearly every label is doubted: the most that pseudo-labels can cost.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
