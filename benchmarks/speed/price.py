@@ -24,9 +24,10 @@ labels. Rounds of all methods take turns, each held against the rounds of plain 
 these quotients too, with their quartiles. The limits are for mnist-lite; on digits the network is so small that a
 handful of operations on a batch shows."""
 
-WHY = """rofl: forward passes for pseudo-labels (Eq. 8) are up to 5 % of five epochs by themselves; some sixty operations
-on a batch's losses, masks and centroids, forwards and backwards, are 1 to 3 % of a step of 40 ms (last table). Co-teaching:
-two networks' steps are twice one's; both keep their activations at once, and a step picks small losses twice."""
+WHY = """rofl: forward passes for pseudo-labels (Eq. 8) are up to 5 % of five epochs by themselves; some sixty
+operations on a batch's losses, masks and centroids, forwards and backwards, are 1 to 3 % of a step of 40 ms (last
+table). Co-teaching: two networks' steps are twice one's; both keep their activations at once, and a step picks small
+losses twice."""
 
 
 def methods(settings: dict[str, int]) -> dict[str, Method]:
