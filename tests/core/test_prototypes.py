@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -61,7 +61,7 @@ def padded(prototypes, size):
 def test_pair_similarities_are_cosines(features):
     found = p.pair_similarities(real(features))
     assert_close(found, real(equations.pair_similarities(features)))
-    assert_close(found, found.T)
+    assert torch.equal(found, found.T)
 
 
 @given(similar=similarities())
@@ -84,6 +84,10 @@ def test_densities_and_closeness_follow_the_images_around(similar):
     assert torch.equal(p.closeness(turned, density[shuffle]), p.closeness(straight, density)[shuffle])
 
 
+@example(  # a pair lies at S_c whose two products some machines round differently
+    features=[[0, 0, 0, 1], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, -2.5, -2], [0, 0, 0, 1], [0, 1, 0, 0], [1, 1, 4, -5]],
+    count=1,
+)
 @given(features=images(), count=st.integers(1, 4))
 def test_prototypes_are_the_densest_that_are_apart(features, count):
     assume(clear_cut(features))
