@@ -20,10 +20,11 @@ from cleanlab.rank import get_label_quality_scores
 from torch import Tensor
 
 import rofl
-from rofl.audit import average_precision, detection, find_suspects, right_suggestions
+from rofl.audit import average_precision, detection, find_suspects, suggestion_accuracy
 from rofl.errors import UserError
-from rofl.experiment import materials, resume, simulate
-from rofl.run_folder import RunFolder
+from rofl.training.inputs import load_inputs
+from rofl.training.run import resume, start_simulation
+from rofl.training.run_dir import RunDir
 
 SETS = {
     "digits, symmetric 0.4": ("digits", {"noise__ratio": 0.4}),
@@ -34,7 +35,7 @@ SETS = {
 
 def trained(preset: str, changes: dict[str, object], seed: int, out: Path) -> Path:
     """The folder of a finished run."""
-    place = RunFolder(out / f"{preset}-s{seed}")
+    place = RunDir(out / f"{preset}-s{seed}")
     if place.exists():
         return resume(place.path).folder
     return rofl.run(rofl.preset(preset, seed=seed, **changes), place.path).folder
@@ -47,23 +48,23 @@ def scores(flagged: Tensor, score: Tensor, wrong: Tensor) -> tuple[float, float]
 
 def compare(folder: Path) -> dict[str, float]:
     """Both audits of one run."""
-    place = RunFolder(folder)
+    place = RunDir(folder)
     experiment, checkpoint = place.read_experiment(), place.read_checkpoint()
     assert checkpoint is not None
-    scene, network = materials(experiment, None)
-    with simulate(experiment, scene, network, checkpoint.glob) as simulation:
-        logits, _ = simulation.predict(checkpoint.glob, "train", len(scene.labels))
+    federated, network = load_inputs(experiment, None)
+    with start_simulation(experiment, federated, network, checkpoint.server_state) as simulation:
+        logits, _ = simulation.predict(checkpoint.server_state, "train", len(federated.labels))
     probabilities = logits.double().softmax(dim=1)
     started = time.perf_counter()
-    ours = find_suspects(scene.labels, probabilities)
+    ours = find_suspects(federated.labels, probabilities)
     our_seconds = time.perf_counter() - started
     started = time.perf_counter()
-    issues = torch.from_numpy(find_label_issues(scene.labels.numpy(), probabilities.numpy(), n_jobs=1))
-    quality = torch.from_numpy(get_label_quality_scores(scene.labels.numpy(), probabilities.numpy()))
+    issues = torch.from_numpy(find_label_issues(federated.labels.numpy(), probabilities.numpy(), n_jobs=1))
+    quality = torch.from_numpy(get_label_quality_scores(federated.labels.numpy(), probabilities.numpy()))
     their_seconds = time.perf_counter() - started
-    our_ap, our_f1 = scores(ours.flagged, ours.score, scene.wrong)
-    their_ap, their_f1 = scores(issues, -quality, scene.wrong)
-    right = right_suggestions(ours, scene.images.train_labels, scene.wrong) or 0.0
+    our_ap, our_f1 = scores(ours.flagged, ours.score, federated.wrong)
+    their_ap, their_f1 = scores(issues, -quality, federated.wrong)
+    right = suggestion_accuracy(ours, federated.images.train_labels, federated.wrong) or 0.0
     return {
         "our AP": our_ap,
         "cleanlab's AP": their_ap,

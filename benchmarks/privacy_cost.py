@@ -14,8 +14,8 @@ from statistics import mean
 from typing import Any
 
 import rofl
-from rofl.privacy_budget import epsilon
-from rofl.run_folder import RunFolder
+from rofl.training.privacy_budget import epsilon
+from rofl.training.run_dir import RunDir
 
 CLIENTS, MANY, DELTA = 20, 1000, 1e-5
 METHODS, NOISES = ("plain", "rofl"), (None, 0.0, 0.03, 0.1, 0.3, 1.0)  # None: without differential privacy
@@ -36,7 +36,7 @@ def outcome(method: str, noise: float | None, seed: int, chosen: argparse.Namesp
     )
     privacy = "off" if noise is None else f"{chosen.clip:g}-{noise:g}"
     place = chosen.out / f"{method}-{privacy}-r{chosen.rounds}-s{seed}"
-    if RunFolder(place).exists():
+    if RunDir(place).exists():
         return rofl.resume(place, workers=1).summary
     return rofl.run(experiment, place, workers=1).summary
 

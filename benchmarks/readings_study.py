@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import rofl
-from rofl.run_folder import RunFolder
+from rofl.training.run_dir import RunDir
 
 NOISES = [("symmetric", 0.2), ("symmetric", 0.4), ("symmetric", 0.6), ("pair", 0.2), ("pair", 0.45)]
 LATE = {"method__cen_start": 1.0}
@@ -58,12 +58,12 @@ def compute(scale: str, cell: Cell) -> str:
     reading, kind, ratio, seed = cell
     name, _, changes = SCALES[scale]
     place = folder(scale, cell)
-    if RunFolder(place).exists():
+    if RunDir(place).exists():
         rofl.resume(place, workers=0)
     else:
         settings = {**BASE, **changes, **READINGS[reading], "noise__kind": kind, "noise__ratio": ratio, "seed": seed}
         rofl.run(rofl.preset(name, **settings), place, workers=0)
-    return f"{place}: {RunFolder(place).read_summary()['test_accuracy']:.2f}"
+    return f"{place}: {RunDir(place).read_summary()['test_accuracy']:.2f}"
 
 
 def table(scale: str) -> str:
@@ -72,7 +72,7 @@ def table(scale: str) -> str:
     for reading in READINGS:
         row = []
         for kind, ratio in NOISES:
-            places = [RunFolder(folder(scale, (reading, kind, ratio, seed))) for seed in SCALES[scale][1]]
+            places = [RunDir(folder(scale, (reading, kind, ratio, seed))) for seed in SCALES[scale][1]]
             found = [
                 place.read_summary()["test_accuracy"] for place in places if (place.path / "summary.json").is_file()
             ]

@@ -11,9 +11,10 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import rofl
-from rofl.config import Experiment
-from rofl.engines.pool import cores
-from rofl.reproduce.cells import Store, run_cells
+from rofl.config.schema import Experiment
+from rofl.reproduce.cell_runner import run_cells
+from rofl.reproduce.run_cache import RunCache
+from rofl.simulation.worker_pool import cores
 
 NOISES = (("symmetric", 0.0), ("symmetric", 0.2), ("symmetric", 0.4), ("symmetric", 0.6), ("pair", 0.2), ("pair", 0.4))
 WITHIN, WITHIN_CLEAN = 1.0, 0.5  # points of accuracy that may be lost
@@ -47,7 +48,7 @@ def main() -> int:
         for data in chosen.data
         for kind, ratio in NOISES
     }
-    store = Store(chosen.out)
+    store = RunCache(chosen.out)
     if not chosen.show:
         by_seed = sorted((one for runs in lines.values() for both in runs.values() for one in both), key=_seed)
         for path, problem in run_cells(by_seed, store, jobs=cores(), workers=0).items():
@@ -73,7 +74,7 @@ def _seed(one: Experiment) -> int:
     return one.seed
 
 
-def _summary(store: Store, one: Experiment) -> dict:
+def _summary(store: RunCache, one: Experiment) -> dict:
     place = store.place(one)
     return place.read_summary() if place.is_finished() else {}
 

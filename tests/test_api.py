@@ -14,7 +14,7 @@ print(run.summary["digest"])
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(rofl.__all__) == ["Experiment", "Run", "UserError", "own", "preset", "resume", "run"]
+    assert sorted(rofl.__all__) == ["Experiment", "Run", "UserError", "from_data", "preset", "resume", "run"]
     assert all(getattr(rofl, name).__doc__ for name in rofl.__all__)
 
 

@@ -39,7 +39,7 @@ def test_what_needs_no_torch_does_not_import_it(arguments: list[str]) -> None:
 
 
 def test_a_worker_imports_what_a_client_needs_and_no_more() -> None:
-    packages = imported("import rofl.engines.worker")
+    packages = imported("import rofl.simulation.worker")
     assert "torch" in packages
     assert not packages & {"plotly", "sklearn", "scipy", "pandas", "pyarrow", "PIL", "flwr", "typer", "rich"}
 
@@ -51,6 +51,8 @@ def test_names_come_when_they_are_asked_for() -> None:
 
 
 def test_the_first_run_begins_without_scikit_learn() -> None:
-    packages = imported("import rofl; rofl.run; from rofl.scene import prepare; prepare(rofl.preset('digits'))")
+    packages = imported(
+        "import rofl; from rofl.data.federated import load_federated as load; load(rofl.preset('digits').split)"
+    )
     assert "torch" in packages
     assert not packages & {"plotly", "sklearn", "scipy", "pandas", "pyarrow", "flwr"}

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from rofl.core.seeds import generator
-from rofl.engines.client import NetworkSpec
+from rofl.core.rng import generator
+from rofl.simulation.client import NetworkSpec
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,21 @@ from statistics import median
 
 from benchmarks.speed.pictures import pictures, transform
 from benchmarks.speed.section import Aim, Section
-from rofl.data.parts import Drawn, sizes_of
-from rofl.engines.bench import join_global, lay_out
-from rofl.engines.client import NetworkSpec, Task
-from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool
-from rofl.engines.rounds import RoundReport
-from rofl.engines.states import StateStore
+from rofl.data.sampled_clients import SampledClients, client_sizes
 from rofl.methods import Joint
+from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.rounds import RoundResult
+from rofl.simulation.worker_pool import WorkerPool
 
 POPULATIONS = (100, 10_000, 1_000_000)
 COHORTS = (10, 1000)
 TURNS = {10: 40, 1000: 3}  # rounds of every population
 SAMPLES, EACH = 2000, 20
 HELP, FIRST_STEP = 0.3, 5.0  # seconds
-HOW = f"""`data.partition = "drawn"`: every client has {EACH} of {SAMPLES} images, drawn by a seed of its own when its
+HOW = f"""`data.partition = "sampled"`: every client has {EACH} of {SAMPLES} images, drawn by a seed of its own when its
 turn comes. Joint Optimization with a small `mlp`, whose clients keep a state on disk; 2 workers. Rounds of the three
 populations take turns; medians, of the quotients within a turn too. Memory is the server's resident set at its largest,
 torch included. 100 clients are all in a cohort of 1,000. Below: the time until something happens."""
@@ -38,14 +38,17 @@ def rounds(population: int, cohort: int, count: int) -> Iterator[Iterator[float]
     shape = (1, 8, 8)
     method, network = Joint(lr=0.03, epochs=1, batch=20), NetworkSpec("mlp", shape, 10, 0.25, 0)
     pixels, labels = pictures(shape, SAMPLES)
-    parts, begun = Drawn(SAMPLES, population, EACH, seed=0), method.begin(network.build())
-    pool = Pool(
-        2, Task(method, network, transform(shape, 1), 0), lay_out(pixels, pixels, labels, parts), join_global(begun)
+    parts, begun = SampledClients(SAMPLES, population, EACH, seed=0), method.init(network.build())
+    pool = WorkerPool(
+        2,
+        ClientConfig(method, network, transform(shape, 1), 0),
+        shared_inputs(pixels, pixels, labels, parts),
+        flatten_state(begun),
     )
     try:
         with tempfile.TemporaryDirectory() as place:
-            states = StateStore(Path(place))
-            engine = Simulation(pool, method, sizes_of(parts), min(cohort, population), 0, states)
+            states = ClientStateStore(Path(place))
+            engine = Simulation(pool, method, client_sizes(parts), min(cohort, population), 0, states)
             seconds = pruned(engine.rounds(begun, 1, count + 1), states)
             next(seconds)
             yield seconds
@@ -53,7 +56,7 @@ def rounds(population: int, cohort: int, count: int) -> Iterator[Iterator[float]
         pool.close()
 
 
-def pruned(reports: Iterator[RoundReport], states: StateStore) -> Iterator[float]:
+def pruned(reports: Iterator[RoundResult], states: ClientStateStore) -> Iterator[float]:
     """Seconds of each round; states that no later one needs go, as after a checkpoint."""
     for report in reports:
         states.prune()

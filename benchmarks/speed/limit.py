@@ -10,11 +10,11 @@ import torch
 from benchmarks.speed.bare import Loops, Setting, loops
 from benchmarks.speed.pictures import pictures, transform
 from benchmarks.speed.section import Aim, Section, quotients
-from rofl.engines.bench import join_global, lay_out
-from rofl.engines.client import NetworkSpec, Task
-from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool
 from rofl.methods import Rofl
+from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.worker_pool import WorkerPool
 
 CORES = 2
 HOW = f"""Images per second of whole rounds of rofl (crop, pseudo-labels and L_cen on, 40 % wrong labels, 5 epochs,
@@ -66,9 +66,11 @@ def rounds(case: Case) -> Iterator[Iterator[float]]:
     method = Rofl(tau=0.4, t_pl=case.learnt, cen_start=0.0, cen_rise=0.0, batch=case.batch)
     network = NetworkSpec(case.model, case.shape, 10, case.width, 0)
     pixels, labels = pictures(case.shape, case.cohort * case.samples)
-    data = lay_out(pixels, pixels[:10], labels, list(torch.arange(len(pixels)).split(case.samples)))
-    begun = method.begin(network.build())
-    pool = Pool(CORES, Task(method, network, transform(case.shape, case.crop), 0), data, join_global(begun))
+    data = shared_inputs(pixels, pixels[:10], labels, list(torch.arange(len(pixels)).split(case.samples)))
+    begun = method.init(network.build())
+    pool = WorkerPool(
+        CORES, ClientConfig(method, network, transform(case.shape, case.crop), 0), data, flatten_state(begun)
+    )
     try:
         engine = Simulation(pool, method, [case.samples] * case.cohort, case.cohort, seed=0)
         reports = engine.rounds(begun, 1, case.learnt + case.turns)

@@ -16,12 +16,12 @@ import torch
 from benchmarks.speed.pictures import pictures, transform
 from benchmarks.speed.section import Section
 from rofl.core import centroids, losses
-from rofl.data import Shard
-from rofl.engines.client import NetworkSpec, run_client
-from rofl.methods import Rofl, Round, rofl
-from rofl.methods.pseudo import PseudoLabels
-from rofl.methods.sgd import Sgd
+from rofl.data import ClientDataset
+from rofl.methods import Rofl, RoundContext, rofl
+from rofl.methods.fused_sgd import FusedSGD
+from rofl.methods.pseudo_labels import PseudoLabels
 from rofl.models import Network
+from rofl.simulation.client import NetworkSpec, run_client
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "round.svg"
 PSEUDO = "pseudo-labels (Eq. 8)"
@@ -30,13 +30,13 @@ PHASES = {
     "backward pass": [(torch.Tensor, "backward")],
     "forward pass": [(Network, "forward")],
     PSEUDO: [(PseudoLabels, "__init__"), (PseudoLabels, "of")],
-    "gather, crop, scale": [(Shard, "inputs")],
+    "gather, crop, scale": [(ClientDataset, "inputs")],
     "centroids, mask (Eq. 3-7, 12, 13)": [(centroids, name) for name in ("class_means", "blend", "confident")],
     "losses (Eq. 1, 2, 5, 9)": [
         *((losses, name) for name in ("cross_entropy", "classification", "centroid", "entropy")),
         (rofl, "small_loss"),
     ],
-    "SGD": [(Sgd, "step"), (Sgd, "zero_grad")],
+    "SGD": [(FusedSGD, "step"), (FusedSGD, "zero_grad")],
 }
 CASES = {
     "cnn9 at 1/8, MNIST": ("cnn9", (1, 28, 28), 0.125, 500, 50),
@@ -105,12 +105,12 @@ def spent(case: str) -> dict[str, float]:
     method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=batch)
     net = NetworkSpec(model, shape, 10, width, 0).build()
     pixels, labels = pictures(shape, samples)
-    data, glob = Shard(pixels, torch.arange(samples), labels, 10, transform(shape, 1)), method.begin(net)
+    data, server_state = ClientDataset(pixels, torch.arange(samples), labels, 10, transform(shape, 1)), method.init(net)
     for index in range(1, ROUNDS):
-        update, _ = run_client(method, net, glob, {}, data, Round(index, 0, 0))
-        glob = method.server(glob, update, Round(index, 0))
+        update, _ = run_client(method, net, server_state, {}, data, RoundContext(index, 0, 0))
+        server_state = method.server_update(server_state, update, RoundContext(index, 0))
     with watched() as clock:
-        run_client(method, net, glob, {}, data, Round(ROUNDS, 0, 0))
+        run_client(method, net, server_state, {}, data, RoundContext(ROUNDS, 0, 0))
     whole = sum(clock.seconds.values())
     return {name: seconds / whole for name, seconds in clock.seconds.items()}
 

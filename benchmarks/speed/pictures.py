@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rofl.core import noise
-from rofl.core.seeds import generator
+from rofl.core.rng import generator
 from rofl.data import Transform
 
 WRONG = 0.4  # of the labels

@@ -8,11 +8,11 @@ import torch
 
 from benchmarks.speed.pictures import pictures, transform
 from benchmarks.speed.section import Aim, Section, quotients
-from rofl.engines.bench import join_global, lay_out
-from rofl.engines.client import NetworkSpec, Task
-from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool
-from rofl.methods import CoTeaching, Joint, Method, Plain, Rofl, SelfLearning
+from rofl.methods import CoTeaching, FedAvg, Joint, Method, Rofl, SelfLearning
+from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.worker_pool import WorkerPool
 
 LIMITS = {"rofl": 1.08, "joint": 1.10, "coteaching": 2.05}
 SCALES = {  # network, pixels of crop, samples of a client, settings, turns
@@ -33,7 +33,7 @@ losses twice."""
 def methods(settings: dict[str, int]) -> dict[str, Method]:
     """All methods, each at its full cost from the first round on."""
     return {
-        "plain": Plain(lr=0.1, **settings),
+        "plain": FedAvg(lr=0.1, **settings),
         "rofl": Rofl(lr=0.1, tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, **settings),
         "joint": Joint(lr=0.03, start=1, **settings),
         "coteaching": CoTeaching(lr=0.1, tau=0.4, **settings),
@@ -45,9 +45,11 @@ def methods(settings: dict[str, int]) -> dict[str, Method]:
 def rounds(method: Method, network: NetworkSpec, crop: int, samples: int, count: int) -> Iterator[Iterator[float]]:
     """Seconds of each round of a client with a worker to itself; the first, which starts it, is past."""
     pixels, labels = pictures(network.shape, samples)
-    begun = method.begin(network.build())
-    task = Task(method, network, transform(network.shape, crop), seed=0)
-    pool = Pool(1, task, lay_out(pixels, pixels[:10], labels, [torch.arange(samples)]), join_global(begun))
+    begun = method.init(network.build())
+    task = ClientConfig(method, network, transform(network.shape, crop), seed=0)
+    pool = WorkerPool(
+        1, task, shared_inputs(pixels, pixels[:10], labels, [torch.arange(samples)]), flatten_state(begun)
+    )
     try:
         reports = Simulation(pool, method, [samples], 1, seed=0).rounds(begun, 1, count + 1)
         next(reports)

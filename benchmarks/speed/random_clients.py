@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 import torch
 
-from rofl.core.seeds import generator
+from rofl.core.rng import generator
 from rofl.core.tensors import Tensors
 from rofl.data import Transform
-from rofl.engines.bench import join_global, lay_out
-from rofl.engines.client import NetworkSpec, Task
-from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool
 from rofl.methods import Rofl
+from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.worker_pool import WorkerPool
 
 SAMPLES = 200  # of each client
 WORKERS = 2
@@ -24,10 +24,10 @@ MEAN, STD, CROP = 0.13, 0.31, 2
 METHOD = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0)  # at its full cost from the first round on
 
 
-def task(width: float) -> Task:
+def task(width: float) -> ClientConfig:
     """The method with the paper's network at a width."""
     network = NetworkSpec("cnn9", (1, 28, 28), 10, width, SEED)
-    return Task(METHOD, network, Transform((MEAN,), (STD,), crop=CROP), SEED)
+    return ClientConfig(METHOD, network, Transform((MEAN,), (STD,), crop=CROP), SEED)
 
 
 def samples(clients: int) -> Tensors:
@@ -35,14 +35,14 @@ def samples(clients: int) -> Tensors:
     rng = generator(SEED, "random clients")
     pixels = torch.randint(0, 256, (clients * SAMPLES, 1, 28, 28), dtype=torch.uint8, generator=rng)
     labels = torch.randint(0, 10, (len(pixels),), generator=rng)
-    return lay_out(pixels, pixels[:10], labels, list(torch.arange(len(pixels)).split(SAMPLES)))
+    return shared_inputs(pixels, pixels[:10], labels, list(torch.arange(len(pixels)).split(SAMPLES)))
 
 
 @contextmanager
 def simulation(width: float, clients: int, cohort: int) -> Iterator[Simulation]:
     """Our engine with its worker processes, which end with the block."""
     chosen = task(width)
-    pool = Pool(WORKERS, chosen, samples(clients), join_global(METHOD.begin(chosen.network.build())))
+    pool = WorkerPool(WORKERS, chosen, samples(clients), flatten_state(METHOD.init(chosen.network.build())))
     try:
         yield Simulation(pool, METHOD, [SAMPLES] * clients, cohort, SEED)
     finally:

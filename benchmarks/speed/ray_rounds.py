@@ -17,31 +17,33 @@ from flwr.simulation import run_simulation
 
 from benchmarks.speed.random_clients import METHOD, SAMPLES, SEED, WORKERS, samples, simulation, task
 from rofl.core.tensors import Tensors, digest
-from rofl.engines.bench import Bench, join_global, train_job
-from rofl.engines.flower import MethodStrategy, make_client_app
-from rofl.engines.flower.wire import Order
-from rofl.engines.local import read_update
-from rofl.engines.rounds import RoundReport
-from rofl.methods.base import Global, Update
+from rofl.federation import MethodStrategy, make_client_app
+from rofl.federation.protocol import RoundRequest
+from rofl.methods.base import ServerState, Update
+from rofl.simulation.engine import parse_update
+from rofl.simulation.executor import ClientExecutor, flatten_state, train_job
+from rofl.simulation.rounds import RoundResult
 
 
 @cache
-def bench(width: float, clients: int) -> Bench:
+def bench(width: float, clients: int) -> ClientExecutor:
     """The seat that all clients of a process share: the same as in our own workers."""
     chosen = task(width)
-    return Bench(chosen, samples(clients), join_global(METHOD.begin(chosen.network.build())))
+    return ClientExecutor(chosen, samples(clients), flatten_state(METHOD.init(chosen.network.build())))
 
 
 class RandomSeat:
     """One client of random images; there is nothing to test or to judge."""
 
-    def __init__(self, client: int, seat: Bench) -> None:
+    def __init__(self, client: int, seat: ClientExecutor) -> None:
         self.client, self.bench = client, seat
 
-    def train(self, glob: Global, index: int, state: Tensors) -> tuple[Update, Tensors]:
+    def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
         """One round."""
-        self.bench.broadcast = join_global(glob)
-        update, state, problem = read_update(self.bench.do(train_job(index, self.client, state)), METHOD.blank(glob))
+        self.bench.broadcast = flatten_state(server_state)
+        update, state, problem = parse_update(
+            self.bench.do(train_job(index, self.client, state)), METHOD.zero_update(server_state)
+        )
         if problem:
             raise RuntimeError(problem)
         return update, state
@@ -53,12 +55,12 @@ class RandomHost:
     def __init__(self, width: float, clients: int) -> None:
         self.width, self.clients = width, clients
 
-    def describe(self, order: Order, context: Context) -> Mapping[str, int | float | str]:
+    def describe(self, order: RoundRequest, context: Context) -> Mapping[str, int | float | str]:
         """Its number and size."""
         client = int(context.node_config["partition-id"])
         return {"client": client, "name": f"client {client}", "samples": SAMPLES}
 
-    def seat(self, order: Order, context: Context) -> RandomSeat:
+    def seat(self, order: RoundRequest, context: Context) -> RandomSeat:
         """The client's place at the bench of this process."""
         return RandomSeat(int(context.node_config["partition-id"]), bench(self.width, self.clients))
 
@@ -69,9 +71,9 @@ class InTurns(MethodStrategy):
     Flower's own loop would ask all clients for an evaluation there; ours does not either.
     """
 
-    def take_turns(self, ours: Iterator[RoundReport]) -> None:
+    def take_turns(self, ours: Iterator[RoundResult]) -> None:
         """Our rounds."""
-        self.ours, self.our_reports, self.first = ours, list[RoundReport](), 0.0
+        self.ours, self.our_reports, self.first = ours, list[RoundResult](), 0.0
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -92,7 +94,7 @@ def main() -> None:
     @server.main()
     def rounds(grid: Grid, context: Context) -> None:
         for cohort, count in wanted["rounds"].items():
-            begun = METHOD.begin(task(width).network.build())
+            begun = METHOD.init(task(width).network.build())
             strategy = InTurns(METHOD, begun, "", clients, int(cohort), SEED)
             with simulation(width, clients, int(cohort)) as ours:
                 strategy.take_turns(ours.rounds(begun, 1, count))
@@ -111,7 +113,7 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def told(reports: list[RoundReport]) -> dict[str, Any]:
+def told(reports: list[RoundResult]) -> dict[str, Any]:
     """Seconds of each round, and what the last of them came to."""
-    glob = reports[-1].glob
-    return {"seconds": [report.seconds for report in reports], "digest": digest(glob.model, glob.extra)}
+    server_state = reports[-1].server_state
+    return {"seconds": [report.seconds for report in reports], "digest": digest(server_state.model, server_state.aux)}

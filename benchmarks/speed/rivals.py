@@ -22,7 +22,7 @@ from benchmarks.speed.bare import Setting, loops
 from benchmarks.speed.naive_loop import ClientData, federated_round
 from benchmarks.speed.random_clients import CROP, MEAN, METHOD, SAMPLES, SEED, STD, WORKERS, samples, simulation, task
 from benchmarks.speed.section import Aim, Section
-from rofl.engines.rounds import choose_cohort
+from rofl.simulation.rounds import sample_cohort
 
 WIDTHS = {"1/8": 0.125, "1/4": 0.25}
 CLIENTS, COHORT = 4, 2  # beside the plain loop
@@ -47,7 +47,7 @@ def naive_rounds(width: float) -> Iterator[float]:
     centroids = torch.zeros(net.classes, net.feature_size)
     for index in range(1, ROUNDS + 1):
         started = time.perf_counter()
-        cohort = choose_cohort([SAMPLES] * CLIENTS, COHORT, SEED, index)
+        cohort = sample_cohort([SAMPLES] * CLIENTS, COHORT, SEED, index)
         centroids, _ = federated_round(net, centroids, [clients[client] for client in cohort], METHOD, index)
         yield time.perf_counter() - started
 
@@ -55,7 +55,7 @@ def naive_rounds(width: float) -> Iterator[float]:
 def beside_naive(width: float) -> tuple[list[float], list[float]]:
     """Seconds of rounds of the plain loop and of ours, in turns."""
     with simulation(width, CLIENTS, COHORT) as ours:
-        reports = ours.rounds(METHOD.begin(task(width).network.build()), 1, ROUNDS)
+        reports = ours.rounds(METHOD.init(task(width).network.build()), 1, ROUNDS)
         turns = [(naive, report.seconds) for naive, report in zip(naive_rounds(width), reports, strict=True)]
     naive, own = zip(*turns[1:], strict=True)
     return list(naive), list(own)
@@ -97,7 +97,7 @@ def our_start() -> float:
     """Seconds until our engine has done a first round."""
     started = time.perf_counter()
     with simulation(RAY_WIDTH, RAY_CLIENTS, min(RAY_ROUNDS)) as ours:
-        next(ours.rounds(METHOD.begin(task(RAY_WIDTH).network.build()), 1, 1))
+        next(ours.rounds(METHOD.init(task(RAY_WIDTH).network.build()), 1, 1))
         return time.perf_counter() - started
 
 

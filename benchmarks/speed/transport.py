@@ -9,11 +9,11 @@ import torch
 
 import rofl
 from benchmarks.speed.section import Aim, Section
-from rofl.core.tensors import Tensors, halved
-from rofl.engines.client import NetworkSpec
-from rofl.engines.flower.wire import Order, pack_order
-from rofl.methods import Global, Rofl, Update
-from rofl.run_folder import RunFolder
+from rofl.core.tensors import Tensors, to_bf16
+from rofl.federation.protocol import RoundRequest, encode_request
+from rofl.methods import Rofl, ServerState, Update
+from rofl.simulation.client import NetworkSpec
+from rofl.training.run_dir import RunDir
 
 SMALL, LARGE = "small, digits", "cnn9, CIFAR-10"
 NETWORKS = {
@@ -35,13 +35,13 @@ def measure() -> Section:
     """Bytes down and up, and how small they could be."""
     rows, shares = [], {}
     for name, network in NETWORKS.items():
-        glob, up = _sent(network)
-        shares[name] = _share(glob.extra, glob.model)
-        cells = [f"{_bytes(make(one.model | one.extra)):,}" for make in (dict, halved) for one in (glob, up)]
+        server_state, up = _sent(network)
+        shares[name] = _share(server_state.aux, server_state.model)
+        cells = [f"{_bytes(make(one.model | one.aux)):,}" for make in (dict, to_bf16) for one in (server_state, up)]
         rows.append([name, *cells, f"{100 * shares[name]:.3f} %"])
-    glob = _sent(NETWORKS[SMALL])[0]
-    counted = _bytes(halved(glob.model | glob.extra))
-    full, half = (_on_the_wire(glob, transport) for transport in ("full", "half"))
+    server_state = _sent(NETWORKS[SMALL])[0]
+    counted = _bytes(to_bf16(server_state.model | server_state.aux))
+    full, half = (_on_the_wire(server_state, transport) for transport in ("full", "half"))
     rows.append([f"{SMALL}, the wire's record", f"{full:,}", "", f"{half:,}", "", ""])
     (accuracy, model), (halved_accuracy, _) = _trained("full"), _trained("half")
     aims = [
@@ -54,16 +54,16 @@ def measure() -> Section:
     return Section("Bytes on the line", HOW, header, [*rows, *_lossless(model)], aims)
 
 
-def _sent(network: NetworkSpec) -> tuple[Global, Update]:
+def _sent(network: NetworkSpec) -> tuple[ServerState, Update]:
     """A global state, and the shape of an update."""
     method = Rofl(tau=0.4)
-    glob = method.begin(network.build())
-    return glob, method.blank(glob)
+    server_state = method.init(network.build())
+    return server_state, method.zero_update(server_state)
 
 
-def _on_the_wire(glob: Global, transport: str) -> int:
+def _on_the_wire(server_state: ServerState, transport: str) -> int:
     """Bytes of the record of an order, as Flower stores and sends it; its settings, the same for both, left aside."""
-    content = pack_order(Order(f'transport = "{transport}"'), glob)
+    content = encode_request(RoundRequest(f'transport = "{transport}"'), server_state)
     arrays = sum(len(array.data) for array in content.array_records["arrays"].values())
     return arrays + sum(len(str(text)) for text in content.config_records["layout"].values())
 
@@ -72,14 +72,14 @@ def _trained(transport: str) -> tuple[float, Tensors]:
     """Accuracy, as the mean of the last ten rounds, and weights of a run on digits."""
     with tempfile.TemporaryDirectory() as place:
         done = rofl.run(rofl.preset("digits", rounds=ROUNDS, transport=transport), Path(place) / "run")
-        checkpoint = RunFolder(done.folder).read_checkpoint()
+        checkpoint = RunDir(done.folder).read_checkpoint()
         assert checkpoint is not None
-        return done.summary["test_accuracy"], checkpoint.glob.model
+        return done.summary["test_accuracy"], checkpoint.server_state.model
 
 
 def _lossless(model: Tensors) -> list[list[str]]:
     """Sizes of packed weights, and what share of the unpacked ones they save."""
-    full, half = (torch.cat([value.flatten() for _, value in sorted(make(model).items())]) for make in (dict, halved))
+    full, half = (torch.cat([value.flatten() for _, value in sorted(make(model).items())]) for make in (dict, to_bf16))
     raw = {4: full.numpy().tobytes(), 2: half.view(torch.uint16).numpy().tobytes()}
     rows = []
     for name, level, shuffled in (("zlib 6", 6, False), ("shuffled, zlib 1", 1, True), ("shuffled, zlib 6", 6, True)):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rofl.core.seeds import generator
+from rofl.core.rng import generator
 from tests.naive.equations import Matrix
 
 

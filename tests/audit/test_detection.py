@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.audit import Detection, Suspects, average_precision, detection, right_suggestions
+from rofl.audit import Detection, Suspects, average_precision, detection, suggestion_accuracy
 from tests.core.draws import order, real
 from tests.naive import posterior
 
@@ -115,13 +115,13 @@ def suspects(flagged: list[bool], suggested: list[int]) -> Suspects:
 
 def test_a_suggestion_counts_where_a_wrong_label_is_flagged() -> None:
     truth, wrong = torch.tensor([0, 1, 2, 3]), torch.tensor([True, True, True, False])
-    assert right_suggestions(suspects([True, True, False, True], [0, 9, 2, 3]), truth, wrong) == 0.5
-    assert right_suggestions(suspects([True, False, False, False], [0, 9, 9, 9]), truth, wrong) == 1
-    assert right_suggestions(suspects([False, False, True, False], [0, 1, 9, 3]), truth, wrong) == 0
+    assert suggestion_accuracy(suspects([True, True, False, True], [0, 9, 2, 3]), truth, wrong) == 0.5
+    assert suggestion_accuracy(suspects([True, False, False, False], [0, 9, 9, 9]), truth, wrong) == 1
+    assert suggestion_accuracy(suspects([False, False, True, False], [0, 1, 9, 3]), truth, wrong) == 0
 
 
 def test_without_a_wrong_label_that_is_flagged_there_is_no_suggestion_to_count() -> None:
     truth = torch.tensor([0, 1])
-    assert right_suggestions(suspects([False, True], [0, 1]), truth, torch.tensor([True, False])) is None
+    assert suggestion_accuracy(suspects([False, True], [0, 1]), truth, torch.tensor([True, False])) is None
     nobody = Suspects(torch.zeros(0, dtype=torch.bool), truth[:0], torch.zeros(0))
-    assert right_suggestions(nobody, truth[:0], torch.zeros(0, dtype=torch.bool)) is None
+    assert suggestion_accuracy(nobody, truth[:0], torch.zeros(0, dtype=torch.bool)) is None

@@ -11,15 +11,15 @@ from torch import Tensor
 from rofl.audit import (
     Suspects,
     average_precision,
+    centroid_disagrees,
     detection,
-    discounted,
+    discount_memorized,
     estimate_matrix,
     find_suspects,
     label_posterior,
-    learnt_noise,
+    memorized_share,
     noise_matrix,
     transition_counts,
-    unlike_centroid,
 )
 from rofl.core import centroids as c
 from rofl.core import noise
@@ -194,7 +194,7 @@ def test_sums_over_clients_give_the_matrix_of_all(case: tuple[Tensor, Tensor], c
         for part in (slice(cut), slice(cut, None))
     )
     assert isinstance(counts, Tensor)
-    matrix = discounted(noise_matrix(counts), learnt_noise(labels, probabilities))
+    matrix = discount_memorized(noise_matrix(counts), memorized_share(labels, probabilities))
     assert torch.equal(matrix, estimate_matrix(labels, probabilities))
     same(find_suspects(labels, probabilities, matrix), find_suspects(labels, probabilities))
 
@@ -297,28 +297,28 @@ def test_what_is_learnt_makes_no_label_less_suspicious(case: tuple[Tensor, Tenso
 @given(batch())
 def test_unlike_centroid_is_where_eq_7_does_not_trust(drawn: Batch) -> None:
     features, centroids = real(drawn.features), real(drawn.centroids)
-    mask = unlike_centroid(torch.tensor(drawn.labels), features, centroids)
+    mask = centroid_disagrees(torch.tensor(drawn.labels), features, centroids)
     assert mask.dtype == torch.bool
-    assert torch.equal(mask, ~c.confident(features, torch.tensor(drawn.labels), centroids))
+    assert torch.equal(mask, ~c.confident_mask(features, torch.tensor(drawn.labels), centroids))
 
 
 def test_a_label_is_unlike_where_another_centroid_is_nearer_in_angle() -> None:
     features = torch.tensor([[5.0, 1.0], [1.0, 5.0], [5.0, 1.0]])
     centroids = torch.tensor([[0.1, 0.0], [0.0, 9.0]])  # their lengths do not matter
-    assert unlike_centroid(torch.tensor([0, 0, 1]), features, centroids).tolist() == [False, True, True]
+    assert centroid_disagrees(torch.tensor([0, 0, 1]), features, centroids).tolist() == [False, True, True]
 
 
 def test_a_class_without_a_centroid_attracts_nobody_and_its_label_is_doubted() -> None:
     centroids = torch.tensor([[0.0, 0.0], [0.0, 1.0], [-1.0, -0.2]])
     features = torch.tensor([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0]])  # away from all, nowhere, near the last
-    assert unlike_centroid(torch.zeros(3, dtype=torch.long), features, centroids).all()
-    assert unlike_centroid(torch.tensor([1, 1, 2]), features, centroids).tolist() == [False, False, False]
+    assert centroid_disagrees(torch.zeros(3, dtype=torch.long), features, centroids).all()
+    assert centroid_disagrees(torch.tensor([1, 1, 2]), features, centroids).tolist() == [False, False, False]
 
 
 @given(batch())
 def test_a_class_more_without_a_centroid_changes_no_mask(drawn: Batch) -> None:
     labels, features, centroids = torch.tensor(drawn.labels), real(drawn.features), real(drawn.centroids)
-    if not c.known(centroids).any():  # then nobody is judged at all
+    if not c.has_centroid(centroids).any():  # then nobody is judged at all
         return
     wider = torch.cat([centroids, torch.zeros(1, centroids.shape[1], dtype=torch.float64)])
-    assert torch.equal(unlike_centroid(labels, features, wider), unlike_centroid(labels, features, centroids))
+    assert torch.equal(centroid_disagrees(labels, features, wider), centroid_disagrees(labels, features, centroids))

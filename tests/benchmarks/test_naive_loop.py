@@ -4,11 +4,11 @@ import pytest
 import torch
 from benchmarks.speed.naive_loop import ClientData, federated_round
 
-from rofl.core.seeds import generator, seeded
-from rofl.data import Shard, Transform
+from rofl.core.rng import generator, seeded
+from rofl.data import ClientDataset, Transform
 from rofl.methods import Rofl
-from rofl.methods.base import Round
-from rofl.methods.training import load_weights
+from rofl.methods.base import RoundContext
+from rofl.methods.weights import load_weights
 from rofl.models import Network, build
 
 MEAN, STD = 0.3, 0.4
@@ -62,17 +62,19 @@ def test_it_does_what_rofl_does(t_pl: int) -> None:
     """
     method = Rofl(tau=0.4, t_pl=t_pl, cen_start=0.0, cen_rise=0.0, lr=0.1, batch=200, epochs=2)
     ours, theirs = network(), network()
-    glob, centroids = method.begin(ours), torch.zeros(CLASSES, ours.feature_size)
+    server_state, centroids = method.init(ours), torch.zeros(CLASSES, ours.feature_size)
     for index in (1, 2, 3):
         with seeded(index):
             centroids, _ = federated_round(theirs, centroids, clients(crop=0), method, index)
-        total = method.blank(glob)
+        total = method.zero_update(server_state)
         for number, data in enumerate(clients(crop=0)):
-            load_weights(ours, glob.model)
+            load_weights(ours, server_state.model)
             labels = torch.tensor(data.labels)
-            shard = Shard(data.pixels, torch.arange(len(data)), labels, CLASSES, Transform((MEAN,), (STD,)))
-            total = total + method.client(ours, glob, {}, shard, Round(index, 0, number))[0]
-        glob = method.server(glob, total, Round(index, 0))
-        torch.testing.assert_close(centroids, glob.extra["centroids"], rtol=0, atol=1e-5)
-        for name, value in glob.model.items():
+            client_data = ClientDataset(
+                data.pixels, torch.arange(len(data)), labels, CLASSES, Transform((MEAN,), (STD,))
+            )
+            total = total + method.client_update(ours, server_state, {}, client_data, RoundContext(index, 0, number))[0]
+        server_state = method.server_update(server_state, total, RoundContext(index, 0))
+        torch.testing.assert_close(centroids, server_state.aux["centroids"], rtol=0, atol=1e-5)
+        for name, value in server_state.model.items():
             torch.testing.assert_close(theirs.state_dict()[name], value, rtol=0, atol=1e-5)

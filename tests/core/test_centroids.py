@@ -72,7 +72,7 @@ def test_similarity_lies_in_0_to_1_whatever_the_scale(drawn: Batch, factor):
 @given(drawn=batch())
 def test_blend_is_eq_4(drawn: Batch):
     means, counts = equations.class_means(drawn.features, drawn.labels, drawn.classes, drawn.keep)
-    blended = c.blend(real(drawn.centroids), real(means), torch.tensor(counts))
+    blended = c.update_centroids(real(drawn.centroids), real(means), torch.tensor(counts))
     assert_close(blended, real(equations.blend(drawn.centroids, means, counts)))
 
 
@@ -80,14 +80,14 @@ def test_blend_is_eq_4(drawn: Batch):
 def test_blend_lies_between_the_old_centroid_and_the_mean(drawn: Batch):
     means, counts = c.class_means(real(drawn.features), torch.tensor(drawn.labels), drawn.classes)
     old = real(drawn.centroids)
-    blended = c.blend(old, means, counts)
+    blended = c.update_centroids(old, means, counts)
     assert (blended >= torch.minimum(old, means) - 1e-12).all()
     assert (blended <= torch.maximum(old, means) + 1e-12).all()
 
 
 def test_blend_worked_by_hand():
     # (1, 0) and (1, 1): cosine 1 / sqrt 2, squared 1/2, so half of each
-    assert_close(c.blend(real([[1, 0]]), real([[1, 1]]), torch.tensor([1])), real([[1.0, 0.5]]))
+    assert_close(c.update_centroids(real([[1, 0]]), real([[1, 1]]), torch.tensor([1])), real([[1.0, 0.5]]))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_blend_worked_by_hand():
     ],
 )
 def test_blend_at_its_corners(old, mean, count, expected):
-    assert c.blend(torch.tensor([old]), torch.tensor([mean]), torch.tensor([count])).tolist() == [expected]
+    assert c.update_centroids(torch.tensor([old]), torch.tensor([mean]), torch.tensor([count])).tolist() == [expected]
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6, 1e20])
 def test_a_blend_of_tiny_or_huge_features_is_finite(scale):
     old, means = scale * torch.tensor([[1.0, 0.0]]), scale * torch.tensor([[1.0, 1.0]])
-    assert_finite(c.similarity(old, means), c.blend(old, means, torch.tensor([1])))
+    assert_finite(c.similarity(old, means), c.update_centroids(old, means, torch.tensor([1])))
 
 
 def test_repeated_blends_are_eq_13():
@@ -117,12 +117,12 @@ def test_repeated_blends_are_eq_13():
     fast = real(old)
     for means, counts in [([[2.0, 1.0], [0.0, 0.0]], [3, 0]), ([[1.0, 3.0], [1.0, 1.0]], [1, 2])]:
         old = equations.blend(old, means, counts)
-        fast = c.blend(fast, real(means), torch.tensor(counts))
+        fast = c.update_centroids(fast, real(means), torch.tensor(counts))
     assert_close(fast, real(old))
 
 
 def test_known_tells_zero_vectors_from_others():
-    assert c.known(torch.tensor([[0.0, 0.0], [0.0, -1e-3], [2.0, 0.0]])).tolist() == [False, True, True]
+    assert c.has_centroid(torch.tensor([[0.0, 0.0], [0.0, -1e-3], [2.0, 0.0]])).tolist() == [False, True, True]
 
 
 def margin(feature, centroids) -> float:
@@ -144,7 +144,7 @@ def test_similarity_labels_are_eq_6(drawn: Batch):
 def test_confident_is_eq_7(drawn: Batch):
     assume(any(not equations.is_zero(centroid) for centroid in drawn.centroids))
     assume(all(margin(feature, drawn.centroids) > 1e-9 for feature in drawn.features))
-    mask = c.confident(real(drawn.features), torch.tensor(drawn.labels), real(drawn.centroids))
+    mask = c.confident_mask(real(drawn.features), torch.tensor(drawn.labels), real(drawn.centroids))
     assert mask.tolist() == equations.confident_mask(drawn.features, drawn.labels, drawn.centroids)
 
 
@@ -155,8 +155,8 @@ def test_permuting_samples_permutes_labels_and_mask(drawn: Batch):
     assume(all(margin(row, drawn.centroids) > 1e-9 for row in drawn.features))
     straight = c.similarity_labels(features, centroids)
     assert torch.equal(c.similarity_labels(features[shuffle], centroids), straight[shuffle])
-    mask = c.confident(features, labels, centroids)
-    assert torch.equal(c.confident(features[shuffle], labels[shuffle], centroids), mask[shuffle])
+    mask = c.confident_mask(features, labels, centroids)
+    assert torch.equal(c.confident_mask(features[shuffle], labels[shuffle], centroids), mask[shuffle])
 
 
 def test_the_length_of_a_feature_or_centroid_does_not_matter_to_its_label():
@@ -260,10 +260,10 @@ def test_one_client_round_stays_finite_and_keeps_its_type(dtype, samples, featur
     features, stored = features(samples, 3, dtype=dtype), stored(4, 3, dtype=dtype)
     labels = torch.full((samples,), 2)  # one class only, the others absent
     means, counts = c.class_means(features, labels, 4, torch.full((samples,), keep))
-    blended = c.blend(stored, means, counts)
+    blended = c.update_centroids(stored, means, counts)
     weighted, weights = c.weighted_centroids(blended, stored, counts)
     merged = c.global_centroids(weighted, weights, stored)
     results = (means, counts, blended, weighted, weights, merged)
     assert_finite(*results)
     assert {result.dtype for result in results} == {dtype}
-    assert c.confident(features, labels, blended).shape == (samples,)
+    assert c.confident_mask(features, labels, blended).shape == (samples,)

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rofl.core.divergence import features_apart, weights_apart
+from rofl.core.divergence import feature_divergence, weight_divergence
 from tests.core.draws import matrices, order, real
 from tests.naive import divergence
 from tests.naive.equations import Matrix
@@ -37,7 +37,7 @@ def named(model: list[float]) -> dict[str, Tensor]:
 
 
 def apart(means: list[Matrix], counts: list[list[int]]) -> float:
-    return features_apart(real(means), torch.tensor(counts))
+    return feature_divergence(real(means), torch.tensor(counts))
 
 
 # --- weights ---
@@ -45,30 +45,34 @@ def apart(means: list[Matrix], counts: list[list[int]]) -> float:
 
 @given(models())
 def test_weights_apart_is_what_it_says(drawn: Matrix) -> None:
-    assert weights_apart([named(model) for model in drawn]) == pytest.approx(divergence.weights_apart(drawn), **NEAR)
+    assert weight_divergence([named(model) for model in drawn]) == pytest.approx(
+        divergence.weights_apart(drawn), **NEAR
+    )
 
 
 @given(models())
 def test_the_order_of_clients_does_not_matter_to_weights(drawn: Matrix) -> None:
     turned = [drawn[place] for place in order(len(drawn))]
-    straight = weights_apart([named(model) for model in drawn])
-    assert weights_apart([named(model) for model in turned]) == pytest.approx(straight, **NEAR)
+    straight = weight_divergence([named(model) for model in drawn])
+    assert weight_divergence([named(model) for model in turned]) == pytest.approx(straight, **NEAR)
 
 
 @given(models(), st.sampled_from([0.25, -2.0, 1000.0]))
 def test_the_scale_of_all_weights_does_not_matter(drawn: Matrix, factor: float) -> None:
     scaled = [named([factor * value for value in model]) for model in drawn]
-    assert weights_apart(scaled) == pytest.approx(weights_apart([named(model) for model in drawn]), **NEAR)
+    assert weight_divergence(scaled) == pytest.approx(weight_divergence([named(model) for model in drawn]), **NEAR)
 
 
 @given(models(), st.integers(1, 4))
 def test_equal_weights_lie_nowhere_apart(drawn: Matrix, copies: int) -> None:
     assume(divergence.length(drawn[0]) > 1e-3)
-    assert weights_apart([named(drawn[0])] * copies) == pytest.approx(0, abs=1e-12)
+    assert weight_divergence([named(drawn[0])] * copies) == pytest.approx(0, abs=1e-12)
 
 
 def test_different_weights_do_lie_apart() -> None:
-    assert weights_apart([{"w": torch.tensor([3.0, 4.0])}, {"w": torch.tensor([3.0, -4.0])}]) == pytest.approx(4 / 3)
+    assert weight_divergence([{"w": torch.tensor([3.0, 4.0])}, {"w": torch.tensor([3.0, -4.0])}]) == pytest.approx(
+        4 / 3
+    )
 
 
 def test_weights_in_single_precision_are_summed_in_double() -> None:
@@ -76,7 +80,7 @@ def test_weights_in_single_precision_are_summed_in_double() -> None:
     base = torch.full((1000,), 4096.0)
     models = [base, base, base.nextafter(torch.tensor(5000.0))]
     expected = divergence.weights_apart([model.tolist() for model in models])
-    assert weights_apart([{"w": model} for model in models]) == pytest.approx(expected, rel=1e-9)
+    assert weight_divergence([{"w": model} for model in models]) == pytest.approx(expected, rel=1e-9)
 
 
 # --- features ---
@@ -122,7 +126,7 @@ def test_how_many_samples_are_behind_a_mean_does_not_matter() -> None:
 
 
 def test_one_client_lies_nowhere_apart() -> None:
-    assert weights_apart([{"w": torch.tensor([1.0, 2.0])}]) == 0
+    assert weight_divergence([{"w": torch.tensor([1.0, 2.0])}]) == 0
     assert apart([[[1.0, 2.0]]], [[3]]) == 0
 
 

@@ -241,16 +241,16 @@ def test_permuting_samples_permutes_the_per_sample_losses(drawn):
 
 @given(t=st.integers(1, 100), start=st.floats(0, 50), length=st.floats(0, 50))
 def test_ramp_is_the_schedule(t, start, length):
-    assert losses.ramp(t, start, length) == pytest.approx(equations.ramp(t, start, length), abs=1e-12)
+    assert losses.linear_ramp(t, start, length) == pytest.approx(equations.ramp(t, start, length), abs=1e-12)
 
 
 @given(start=st.floats(0, 20), length=st.floats(0, 20))
 def test_ramp_rises_from_0_to_1_and_never_falls(start, length):
-    values = [losses.ramp(t, start, length) for t in range(60)]
+    values = [losses.linear_ramp(t, start, length) for t in range(60)]
     assert values == sorted(values)
     assert values[0] == 0.0
     assert values[-1] == 1.0
 
 
 def test_a_ramp_of_no_length_is_a_step():
-    assert [losses.ramp(t, start=3, length=0) for t in (2, 3, 4)] == [0.0, 0.0, 1.0]
+    assert [losses.linear_ramp(t, start=3, length=0) for t in (2, 3, 4)] == [0.0, 0.0, 1.0]

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.core.noise import (
-    achieved_ratio,
     assign_groups,
     check_labels,
     corrupt,
+    empirical_noise_rate,
+    fully_noisy_class,
     group_ratios,
     pair,
     symmetric,
-    whole_class,
 )
 from tests.core.draws import real
 from tests.naive import equations
@@ -95,7 +95,9 @@ def test_labels_follow_their_own_row_of_q():
 @pytest.mark.parametrize("ratio", [0.1, 0.45, 0.6, 0.95])
 def test_the_ratio_reached_is_near_the_asked_one(make, ratio):
     truth = torch.arange(20_000) % 10
-    assert achieved_ratio(corrupt(truth, make(10, ratio), rng()), truth) == pytest.approx(ratio, abs=0.018)  # 5 sigma
+    assert empirical_noise_rate(corrupt(truth, make(10, ratio), rng()), truth) == pytest.approx(
+        ratio, abs=0.018
+    )  # 5 sigma
 
 
 def test_a_pair_flip_is_always_to_the_next_class():
@@ -151,11 +153,11 @@ def test_labels_in_range_pass_the_check():
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
 def test_achieved_ratio_counts_wrong_labels(pairs):
     labels, truth = torch.tensor(pairs).T
-    assert achieved_ratio(labels, truth) == pytest.approx(sum(1 for a, b in pairs if a != b) / len(pairs))
+    assert empirical_noise_rate(labels, truth) == pytest.approx(sum(1 for a, b in pairs if a != b) / len(pairs))
 
 
 def test_achieved_ratio_of_nothing_is_zero():
-    assert achieved_ratio(torch.tensor([]), torch.tensor([])) == 0.0
+    assert empirical_noise_rate(torch.tensor([]), torch.tensor([])) == 0.0
 
 
 # --- one class entirely wrong, and noise that differs from client to client ---
@@ -166,7 +168,7 @@ def test_achieved_ratio_of_nothing_is_zero():
 def test_q_with_a_whole_class_wrong_is_the_naive_one(make, classes, ratio, data):
     wrong = data.draw(st.integers(0, classes - 1))
     naive = real(equations.whole_class_matrix(make.__name__, classes, ratio, wrong))
-    torch.testing.assert_close(whole_class(make, classes, ratio, wrong), naive, rtol=0, atol=1e-15)
+    torch.testing.assert_close(fully_noisy_class(make, classes, ratio, wrong), naive, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("make", MATRICES)
@@ -174,14 +176,14 @@ def test_q_with_a_whole_class_wrong_is_the_naive_one(make, classes, ratio, data)
 def test_no_label_of_the_wrong_class_is_right_and_without_noise_all_others_are(make, classes, seed, data):
     wrong = data.draw(st.integers(0, classes - 1))
     truth = torch.arange(40 * classes) % classes
-    noisy = corrupt(truth, whole_class(make, classes, 0.0, wrong), rng(seed))
+    noisy = corrupt(truth, fully_noisy_class(make, classes, 0.0, wrong), rng(seed))
     assert torch.equal(noisy != truth, truth == wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, 3])
 def test_a_wrong_class_that_does_not_exist_is_refused(wrong):
     with pytest.raises(ValueError, match=rf"a class lies in 0\.\.2, not {wrong}"):
-        whole_class(pair, 3, 0.4, wrong)
+        fully_noisy_class(pair, 3, 0.4, wrong)
 
 
 @given(groups=st.integers(2, 9), ratio=ratios, share=st.floats(0, 0.999))

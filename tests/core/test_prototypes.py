@@ -91,12 +91,12 @@ def test_densities_and_closeness_follow_the_images_around(similar):
 @given(features=images(), count=st.integers(1, 4))
 def test_prototypes_are_the_densest_that_are_apart(features, count):
     assume(clear_cut(features))
-    assert p.choose(real(features), count).tolist() == equations.choose_prototypes(features, count)
+    assert p.select_prototypes(real(features), count).tolist() == equations.choose_prototypes(features, count)
 
 
 @given(features=images(), count=st.integers(1, 8))
 def test_prototypes_are_as_many_as_wanted_and_there_are_and_no_two_are_one(features, count):
-    found = p.choose(real(features), count).tolist()
+    found = p.select_prototypes(real(features), count).tolist()
     assert len(set(found)) == len(found) == min(count, len(features))
 
 
@@ -105,7 +105,7 @@ def test_the_length_of_features_does_not_matter_to_their_choice(features, factor
     assume(clear_cut(features))
     longer = real(features)
     longer[0] = longer[0] * factor
-    assert p.choose(longer, 3).tolist() == p.choose(real(features), 3).tolist()
+    assert p.select_prototypes(longer, 3).tolist() == p.select_prototypes(real(features), 3).tolist()
 
 
 @given(features=images())
@@ -115,8 +115,8 @@ def test_another_order_of_the_images_gives_the_same_prototypes_where_no_two_are_
     density = equations.densities(similar)
     assume(len(set(density)) == len(density))
     shuffle = order(len(features))
-    found = p.choose(real(features)[shuffle], 2)
-    assert shuffle[found].tolist() == p.choose(real(features), 2).tolist()
+    found = p.select_prototypes(real(features)[shuffle], 2)
+    assert shuffle[found].tolist() == p.select_prototypes(real(features), 2).tolist()
 
 
 def test_densities_and_closeness_worked_by_hand():
@@ -139,7 +139,7 @@ def test_densities_and_closeness_worked_by_hand():
 
 def test_a_copy_of_a_denser_image_is_no_prototype_before_all_others_are():
     rows = [[1.0, 0.0], [1.0, 0.01], [1.0, -0.01], [1.0, 0.3], [-1.0, 1.0]]
-    chosen = p.choose(torch.tensor(rows), count=5).tolist()
+    chosen = p.select_prototypes(torch.tensor(rows), count=5).tolist()
     assert chosen[0] == 0
     assert chosen.index(4) < chosen.index(1)
     assert chosen.index(4) < chosen.index(2)
@@ -154,13 +154,13 @@ def test_images_that_cannot_be_told_apart_give_prototypes_all_the_same(dtype, ro
     density = p.densities(similar)
     assert torch.isfinite(torch.stack([density, p.closeness(similar, density)])).all()
     assert density.dtype == dtype
-    assert len(p.choose(features, 3)) == min(count, 3)
+    assert len(p.select_prototypes(features, 3)) == min(count, 3)
 
 
 def test_one_image_is_its_own_prototype():
     similar = p.pair_similarities(torch.tensor([[3.0, 4.0]]))
     assert p.densities(similar).tolist() == [0.0]
-    assert p.choose(torch.tensor([[3.0, 4.0]]), 3).tolist() == [0]
+    assert p.select_prototypes(torch.tensor([[3.0, 4.0]]), 3).tolist() == [0]
 
 
 @given(drawn=classes_of_prototypes())

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from rofl.core.tensors import add, digest, floating, halved, mismatch, rounded, scaled_difference, zeros_like
+from rofl.core.tensors import add, check_like, digest, float_entries, round_bf16, scaled_difference, to_bf16, zeros_like
 from tests.core.draws import real
 from tests.naive import equations
 
@@ -14,7 +14,7 @@ DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8
 
 def test_floating_leaves_counters_out():
     mixed = {"w": torch.ones(2), "half": torch.ones(1, dtype=torch.float16), "steps": torch.tensor(3)}
-    assert floating(mixed).keys() == {"w", "half"}
+    assert float_entries(mixed).keys() == {"w", "half"}
 
 
 @given(values=numbers)
@@ -65,7 +65,7 @@ def test_scaled_difference_leaves_out_what_the_old_side_lacks():
     ],
 )
 def test_mismatch_says_why(found, reason):
-    assert mismatch(found, {"w": torch.zeros(2, 3), "b": torch.zeros(1)}) == reason
+    assert check_like(found, {"w": torch.zeros(2, 3), "b": torch.zeros(1)}) == reason
 
 
 def test_digest_is_the_same_in_every_process_and_version():
@@ -119,26 +119,26 @@ def test_digest_of_a_parameter_is_that_of_its_values():
 
 @given(values=st.lists(st.floats(width=32), min_size=1, max_size=8))
 def test_rounding_once_is_enough(values):
-    once = rounded({"w": torch.tensor(values)})
+    once = round_bf16({"w": torch.tensor(values)})
     assert once["w"].dtype == torch.float32
-    assert digest(rounded(once)) == digest(once)
+    assert digest(round_bf16(once)) == digest(once)
     assert once["w"].isnan().equal(torch.tensor(values).isnan())
 
 
 @given(value=st.floats(2.0**-100, 2.0**100, width=32), sign=st.sampled_from([-1, 1]))
 def test_rounding_is_to_the_nearest_of_eight_bits(value, sign):
     """That is by a share of 0.4 % at most."""
-    found = rounded({"w": torch.tensor(sign * value)})["w"].item()
+    found = round_bf16({"w": torch.tensor(sign * value)})["w"].item()
     assert abs(found - sign * value) <= 2**-8 * value
 
 
 def test_only_float32_is_rounded():
     others = {str(kind): torch.tensor([1.001]).to(kind) for kind in DTYPES if kind != torch.float32}
-    assert digest(rounded(others)) == digest(others) == digest(halved(others))
+    assert digest(round_bf16(others)) == digest(others) == digest(to_bf16(others))
 
 
 def test_half_the_bytes_hold_counts_to_256_and_sums_far_beyond_float16():
     whole = {"w": torch.arange(257.0)}
-    assert digest(rounded(whole)) == digest(whole)
-    assert rounded({"w": torch.tensor([1e30])})["w"].isfinite().all()
-    assert halved(whole)["w"].element_size() == 2
+    assert digest(round_bf16(whole)) == digest(whole)
+    assert round_bf16({"w": torch.tensor([1e30])})["w"].isfinite().all()
+    assert to_bf16(whole)["w"].element_size() == 2

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rofl.data import cifar10
+from rofl.data.sources import cifar10
 from rofl.errors import UserError
 
 TRAIN = [f"data_batch_{number}.bin" for number in range(1, 6)]
@@ -180,7 +180,7 @@ def test_load_takes_parquet_where_both_files_are_there(tmp_path):
     table(tmp_path / "train.parquet", [png(image) for image in images[:2]], [8, 1])
     table(tmp_path / "test.parquet", [png(images[2])], [5])
     archive(tmp_path / "cifar-10-binary.tar.gz", members())
-    loaded = cifar10.load(tmp_path)
+    loaded = cifar10.load_cifar10(tmp_path)
     assert torch.equal(loaded.train, planes(images[:2]))
     assert torch.equal(loaded.test, planes(images[2:]))
     assert (loaded.train_labels.tolist(), loaded.test_labels.tolist()) == ([8, 1], [5])
@@ -191,6 +191,6 @@ def test_load_takes_parquet_where_both_files_are_there(tmp_path):
 def test_load_takes_the_archive_otherwise(tmp_path):
     table(tmp_path / "train.parquet", [WHOLE], [8])  # alone it is not enough
     archive(tmp_path / "cifar-10-binary.tar.gz", members())
-    loaded = cifar10.load(tmp_path)
+    loaded = cifar10.load_cifar10(tmp_path)
     assert len(loaded.train) == 10
     assert len(loaded.test) == 3

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from rofl.data import clothing1m, load
+from rofl.data import load_dataset
+from rofl.data.sources import clothing1m
 from rofl.errors import UserError
 from tests.data import pictures
 
@@ -20,7 +21,7 @@ def folder(tmp_path, place):
 
 def refused(folder) -> UserError:
     with pytest.raises(UserError) as caught:
-        clothing1m.load(folder)
+        clothing1m.load_clothing1m(folder)
     assert "\n" not in caught.value.sentence
     return caught.value
 
@@ -32,7 +33,7 @@ def edit(folder, place, name, change) -> None:
 
 def test_the_published_layout_is_read(tmp_path, place):
     noisy = pictures.write_clothing1m(tmp_path / "clothing1m", annotations=place)
-    images = load("clothing1m", tmp_path)
+    images = load_dataset("clothing1m", tmp_path)
     assert (images.name, images.shape, images.truth_known) == ("clothing1m", (3, 224, 224), False)
     assert (len(images.train), len(images.test), len(images.validation[0])) == (12, 6, 4)
     keys = (tmp_path / "clothing1m" / place / "noisy_train_key_list.txt").read_text().split()
@@ -43,7 +44,7 @@ def test_the_published_layout_is_read(tmp_path, place):
 
 
 def test_images_are_256_wide_until_a_window_is_cut_out_and_mirrored(folder):
-    images = clothing1m.load(folder)
+    images = clothing1m.load_clothing1m(folder)
     pixels = images.train[torch.tensor([0, 11])]
     assert pixels.shape == (2, 3, 256, 256)
     assert images.transform(pixels).shape == (2, 3, 224, 224)
@@ -53,7 +54,7 @@ def test_images_are_256_wide_until_a_window_is_cut_out_and_mirrored(folder):
 
 
 def test_held_out_images_are_the_clean_ones_for_validation(folder):
-    held = clothing1m.load(folder).hold_out(4)
+    held = clothing1m.load_clothing1m(folder).hold_out(4)
     assert len(held.train) == 12
     assert [held.test.path(row) for row in range(4)] == [
         str(folder / key) for key in _keys(folder, "clean_val_key_list.txt")
@@ -65,11 +66,11 @@ def _keys(folder, name) -> list[str]:
 
 
 def test_the_classes_have_their_english_names(folder, place):
-    assert clothing1m.load(folder).classes == clothing1m.CLASSES
+    assert clothing1m.load_clothing1m(folder).classes == clothing1m.CLASSES
     assert len(set(clothing1m.CLASSES)) == 14
     names = [f"Class {n}" for n in range(14)]
     (folder / place / "category_names_eng.txt").write_text("\n".join(names) + "\n")
-    assert clothing1m.load(folder).classes == tuple(names)
+    assert clothing1m.load_clothing1m(folder).classes == tuple(names)
     (folder / place / "category_names_eng.txt").write_text("\n".join(names[:13]))
     assert refused(folder).sentence.endswith("category_names_eng.txt has 13 names, not 14.")
 
@@ -112,10 +113,10 @@ def test_a_line_without_a_label_that_exists_is_named(folder, place, name, line):
 
 
 def test_windows_line_ends_do_no_harm(folder, place):
-    expected = clothing1m.load(folder)
+    expected = clothing1m.load_clothing1m(folder)
     for path in (folder / place).glob("*.txt"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    found = clothing1m.load(folder)
+    found = clothing1m.load_clothing1m(folder)
     assert torch.equal(found.train_labels, expected.train_labels)
     assert found.train.path(3) == expected.train.path(3)
 
@@ -133,4 +134,4 @@ def test_images_that_were_not_unpacked_are_noticed(folder, part, row):
 
 def test_a_single_image_is_enough(tmp_path):
     pictures.write_clothing1m(tmp_path, train=1, val=1, test=1)
-    assert len(clothing1m.load(tmp_path).train) == 1
+    assert len(clothing1m.load_clothing1m(tmp_path).train) == 1

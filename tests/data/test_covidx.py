@@ -4,7 +4,8 @@ from collections import Counter
 import pytest
 import torch
 
-from rofl.data import covidx, load
+from rofl.data import load_dataset
+from rofl.data.sources import covidx
 from rofl.errors import UserError
 from tests.data import pictures
 from tests.data.test_real_files import folder as real
@@ -37,7 +38,7 @@ def write_set(root, lines=LINES, name="{}_split.txt"):
 
 def refused(root) -> UserError:
     with pytest.raises(UserError) as caught:
-        covidx.load(root)
+        covidx.load_covidx(root)
     assert "\n" not in caught.value.sentence
     return caught.value
 
@@ -48,7 +49,7 @@ def refused(root) -> UserError:
 )
 def test_every_published_name_of_the_label_files_is_found(tmp_path, name, ending):
     write_set(tmp_path / "covidx", name=name + ending)
-    images = load("covidx", tmp_path)
+    images = load_dataset("covidx", tmp_path)
     assert images.classes == ("normal", "pneumonia", "COVID-19")
     files = [str(tmp_path / "covidx/train" / file) for file in IMAGES["train"]]
     assert [images.train.path(row) for row in range(len(images.train))] == files
@@ -58,7 +59,7 @@ def test_every_published_name_of_the_label_files_is_found(tmp_path, name, ending
 
 
 def test_images_are_grey_squares_of_128_of_which_112_are_seen(tmp_path):
-    images = covidx.load(write_set(tmp_path))
+    images = covidx.load_covidx(write_set(tmp_path))
     assert images.train[:].shape == (4, 1, 128, 128)
     assert images.shape == (1, 112, 112)
     assert images.transform(images.train[:]).shape == (4, 1, 112, 112)
@@ -66,26 +67,26 @@ def test_images_are_grey_squares_of_128_of_which_112_are_seen(tmp_path):
 
 
 def test_images_that_are_not_there_are_left_out_and_counted(tmp_path):
-    assert covidx.load(write_set(tmp_path)).note == (
+    assert covidx.load_covidx(write_set(tmp_path)).note == (
         "1 of 5 train images of the label files are not on disk and were left out."
     )
     (tmp_path / "test/t2.jpg").unlink()
-    images = covidx.load(tmp_path)
+    images = covidx.load_covidx(tmp_path)
     assert "1 of 5 train images and 1 of 2 test images" in images.note
     assert len(images.test) == 1
     for part in ("train", "test"):
         write_set(tmp_path, {part: [line for line in LINES[part] if "gone" not in line and "t2" not in line]})
-    assert covidx.load(tmp_path).note == ""
+    assert covidx.load_covidx(tmp_path).note == ""
 
 
 def test_classes_are_those_of_the_images_in_a_fixed_order(tmp_path):
     binary = {"train": ["1 a-day0.jpeg positive", "2 b.PNG negative bimcv"], "test": ["3 t1.jpg positive"]}
-    assert covidx.load(write_set(tmp_path / "b", binary)).classes == ("negative", "positive")
+    assert covidx.load_covidx(write_set(tmp_path / "b", binary)).classes == ("negative", "positive")
     first = {
         "train": ["1 a-day0.jpeg COVID-19", "2 b.PNG viral", "3 COVID(1).png bacteria"],
         "test": ["3 t1.jpg normal"],
     }
-    images = covidx.load(write_set(tmp_path / "v1", first))
+    images = covidx.load_covidx(write_set(tmp_path / "v1", first))
     assert images.classes == ("normal", "bacteria", "viral", "COVID-19")
     assert images.train_labels.tolist() == [3, 2, 1]
 
@@ -112,7 +113,7 @@ def test_two_versions_are_a_question_unless_a_split_file_answers_it(tmp_path):
     write_set(tmp_path, name="{}_COVIDx8A.txt")
     assert refused(tmp_path).sentence == f"{tmp_path} has label files of 2 versions: COVIDx5, COVIDx8A."
     write_set(tmp_path, {**LINES, "train": LINES["train"][:2]})
-    assert len(covidx.load(tmp_path).train) == 2
+    assert len(covidx.load_covidx(tmp_path).train) == 2
 
 
 def test_a_set_without_images_or_of_one_class_is_refused(tmp_path):
@@ -148,7 +149,7 @@ def test_the_real_label_files_have_their_published_counts(version, train, test):
 
 
 def test_the_real_sample_loads():
-    images = load("covidx_mini", real("covidx_mini").parent)
+    images = load_dataset("covidx_mini", real("covidx_mini").parent)
     assert images.classes == ("pneumonia", "COVID-19")
     assert torch.bincount(images.train_labels).tolist() == [34, 213]
     assert torch.bincount(images.test_labels).tolist() == [3, 23]

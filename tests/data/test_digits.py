@@ -4,12 +4,12 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from rofl.data import digits
+from rofl.data.sources import digits
 
 
 @pytest.fixture(scope="module")
 def loaded():
-    return digits.load()
+    return digits.load_digits()
 
 
 def test_1437_train_and_360_test(loaded):
@@ -42,7 +42,7 @@ def test_no_image_is_in_both_parts_and_none_is_lost(loaded):
 
 
 def test_the_split_is_always_the_same(loaded):
-    again = digits.load()
+    again = digits.load_digits()
     assert torch.equal(again.train, loaded.train)
     assert again.test_labels[:10].tolist() == [6, 3, 1, 8, 6, 5, 8, 3, 6, 4]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rofl.data import mnist
+from rofl.data.sources import mnist
 from rofl.errors import UserError
 
 
@@ -35,7 +35,7 @@ def write(folder: Path, packed: bool) -> None:
 @pytest.mark.parametrize("packed", [True, False], ids=["gz", "plain"])
 def test_the_four_files_are_read_back(tmp_path, packed):
     write(tmp_path, packed)
-    loaded = mnist.load(tmp_path)
+    loaded = mnist.load_mnist(tmp_path)
     assert torch.equal(loaded.train, PARTS["train-images-idx3-ubyte"].unsqueeze(1))
     assert torch.equal(loaded.test, PARTS["t10k-images-idx3-ubyte"].unsqueeze(1))
     assert (loaded.train_labels.tolist(), loaded.test_labels.tolist()) == ([3, 9, 0, 1, 3], [7, 7])

@@ -78,7 +78,7 @@ def test_shards_give_a_client_no_more_classes_than_pieces(per_client):
 
 def test_shards_that_leave_a_client_short_are_the_users_to_mend():
     # pieces of 3, 3, 2, 2: with this seed a client gets both small ones
-    with pytest.raises(UserError, match=r"got 4 samples, fewer than data\.minimum = 5"):
+    with pytest.raises(UserError, match=r"got 4 samples, fewer than data\.min_samples = 5"):
         shards(torch.arange(10) % 3, 2, 5, rng(1))
 
 

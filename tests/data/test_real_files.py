@@ -9,7 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 
-from rofl.data import cifar10, mnist
+from rofl.data.sources import cifar10, mnist
 
 
 def folder(name: str) -> Path:
@@ -23,7 +23,7 @@ def folder(name: str) -> Path:
 
 @pytest.fixture(scope="module")
 def digits():
-    return mnist.load(folder("mnist"))
+    return mnist.load_mnist(folder("mnist"))
 
 
 @pytest.fixture(scope="module")

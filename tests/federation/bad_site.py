@@ -13,9 +13,9 @@ import torch
 
 from rofl.cli import main
 from rofl.core.tensors import Tensors
-from rofl.federation.hosts import PartHost
-from rofl.federation.seat import ClientSeat
-from rofl.methods.base import Global, Update
+from rofl.federation.site_client import SiteClient
+from rofl.federation.site_data import PartitionedData
+from rofl.methods.base import ServerState, Update
 
 
 def _first(update: Update, value: torch.Tensor) -> Update:
@@ -44,18 +44,18 @@ SPOILT = {
 def spoil(how: str) -> None:
     kind, _, rest = how.partition(":")
     number, _, file = rest.partition(":")
-    train = ClientSeat.train
+    train = SiteClient.train
 
-    def spoilt(self: ClientSeat, glob: Global, index: int, state: Tensors) -> tuple[Update, Tensors]:
+    def spoilt(self: SiteClient, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
         if kind == "pause" and index == int(number) and not Path(file).exists():
             Path(file).touch()
             time.sleep(600)
-        update, state = train(self, glob, index, state)
+        update, state = train(self, server_state, index, state)
         return SPOILT[kind](update) if kind in SPOILT else update, state
 
-    ClientSeat.train = spoilt  # type: ignore[method-assign]
+    SiteClient.train = spoilt  # type: ignore[method-assign]
     if kind == "empty":
-        PartHost.describe = lambda self, order, context: {"client": 0, "name": self.name, "samples": 0}  # type: ignore
+        PartitionedData.describe = lambda self, order, context: {"client": 0, "name": self.name, "samples": 0}  # type: ignore
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
-from rofl.engines.flower.processes import free_port
+from rofl.federation.flower_internal.processes import free_port
 from tests.federation.people import People, Person
 
 PAGE = (Path(__file__).parents[2] / "docs" / "federation.md").read_text()

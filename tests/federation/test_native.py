@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
-from rofl.engines.flower.processes import Program, free_port
+from rofl.federation.flower_internal.processes import FlowerProcess, free_port
 from tests.federation.people import ROOT, sets, until
 
 pytestmark = pytest.mark.slow
@@ -118,12 +118,12 @@ def test_flowers_deployment_gives_it_too(flower: Flower, tmp_path: Path) -> None
     (flower.home / "config.toml").write_text(f'[superlink.mine]\naddress = "127.0.0.1:{port}"\ninsecure = true\n')
     with ExitStack() as stack:
         alone = ("--insecure", "--disable-runtime-dependency-installation", "--port", str(port))
-        superlink = stack.enter_context(Program(["flower-superlink", *alone], tmp_path, "superlink"))
+        superlink = stack.enter_context(FlowerProcess(["flower-superlink", *alone], tmp_path, "superlink"))
         superlink.wait_for(port)
         for client in range(2):
             where = ("--insecure", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port()))
             command = ["flower-supernode", *where, "--node-config", f"partition-id={client}"]
-            stack.enter_context(Program(command, tmp_path, f"supernode-{client}"))
+            stack.enter_context(FlowerProcess(command, tmp_path, f"supernode-{client}"))
         for name, change in METHODS.items():
             settings = {**TINY, "clients": 2, "cohort": 2, "rounds": 2, **change}
             assert flower.digest("mine", name, settings) == local_digest(tmp_path / name, settings)

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 import rofl
-from rofl.engines.flower.credentials import make_credentials
-from rofl.engines.flower.processes import free_port
+from rofl.federation.credentials import make_credentials
+from rofl.federation.flower_internal.processes import free_port
 from tests.federation.people import TINY, People, sets, until
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import rofl
-from rofl.config import Experiment
-from tests.data.own import places
+from rofl.config.schema import Experiment
+from tests.data.user import places
 from tests.flow.tiny import tiny
 
 CLIENTS = ("site 2", "site 10", "=1+1", "[red]x")
@@ -35,7 +35,7 @@ def digits(method: str = "rofl", **changes: Any) -> Experiment:
 def own(photos: Path, **changes: Any) -> Experiment:
     """The pictures that `write_photos` wrote."""
     settings = {"rounds": 6, "model__name": "mlp", "model__width": 0.25, "method__epochs": 2, "method__t_pl": 20}
-    return rofl.own(photos, **{**settings, **changes})
+    return rofl.from_data(photos, **{**settings, **changes})
 
 
 def write_photos(root: Path, each: int = 6) -> dict[str, str]:

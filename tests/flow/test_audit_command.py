@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 import rofl
-from rofl import auditing
 from rofl.cli import main
-from rofl.cli.choose import choose
-from rofl.course import Interrupted
-from rofl.run_folder import RunFolder
-from rofl.scene import prepare
-from tests.data.own import places
+from rofl.cli.resolve import resolve_experiment
+from rofl.data.federated import load_federated
+from rofl.training import label_audit
+from rofl.training.loop import Interrupted
+from rofl.training.run_dir import RunDir
+from tests.data.user import places
 from tests.flow.audited import CLASSES, CLIENTS, SETS, digits, files, own, write_photos
 from tests.flow.tiny import outcome
 
@@ -44,7 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _here(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")  # tables in one line
-    monkeypatch.setattr("rofl.report.write", lambda _, out, *__: out)  # the page has its own tests
+    monkeypatch.setattr("rofl.report.write_report", lambda _, out, *__: out)  # the page has its own tests
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def nothing_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("computed")
 
-    monkeypatch.setattr(auditing, "simulate", refuse)
+    monkeypatch.setattr(label_audit, "start_simulation", refuse)
 
 
 def copied(run: Path, name: str = "run") -> Path:
@@ -124,7 +124,7 @@ def table(path: Path | str) -> list[dict[str, str]]:
 
 def listed(folder: Path | str) -> dict[str, dict[str, Any]]:
     """Sample -> its line in the lists."""
-    return {row["sample"]: row for row in RunFolder(Path(folder)).read_suspects()}
+    return {row["sample"]: row for row in RunDir(Path(folder)).read_suspects()}
 
 
 def page(path: Path | str, *decisions: tuple[object, ...]) -> str:
@@ -158,7 +158,7 @@ def test_lists_are_computed_again_byte_for_byte_and_nothing_else_changes(
 
 def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     out, err = audit(copied(first), "--show", "3")
-    rows = RunFolder(Path("run")).read_suspects()
+    rows = RunDir(Path("run")).read_suspects()
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
     clients, suspects = lines[:5], lines[5:]
     assert clients[-1][:3] == ["all", "300", str(sum(row["flagged"] == "yes" for row in rows))]
@@ -172,7 +172,7 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
         [str(row["client"]), row["sample"], row["given"], row["suggested"], f"{float(row['score']):.3f}"]
         for row in rows[:3]
     ]
-    found = RunFolder(first).read_summary()["audit"]
+    found = RunDir(first).read_summary()["audit"]
     assert f"by the truth: precision {found['precision']:.3f}, recall {found['recall']:.3f}, average precision" in out
     assert f"right suggestions {found['right_suggestions']:.3f}" in out
     assert "by people" not in out
@@ -268,11 +268,11 @@ def test_corrected_labels_are_trained_with_by_the_same_clients(first: Path, audi
     assert {row["sample"]: (row["client"], row["label"]) for row in rows} == {
         sample: (str(line["client"]), line["given"]) for sample, line in after.items()
     }
-    truth = prepare(digits()).images.train_labels.tolist()
+    truth = load_federated(digits().split).images.train_labels.tolist()
     wrong = sum(int(row["label"]) != truth[int(row["sample"])] for row in rows)
     assert summary["noise"]["achieved"] == pytest.approx(wrong / 300)
-    assert summary["noise"]["achieved"] < RunFolder(first).read_summary()["noise"]["achieved"]
-    settings = RunFolder(Path("second")).read_experiment()
+    assert summary["noise"]["achieved"] < RunDir(first).read_summary()["noise"]["achieved"]
+    settings = RunDir(Path("second")).read_experiment()
     assert settings.method["tau"] == "auto"
     assert Path(settings.data.labels) == Path("deep/new.csv").absolute()
 
@@ -287,7 +287,7 @@ def test_a_run_with_labels_goes_on_from_another_folder(
     first: Path, audit: Any, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit(copied(first), "--labels-out", "new.csv")
-    chosen = choose("digits", [*SETS, "rounds=3"], None, None, labels=Path("new.csv"))
+    chosen = resolve_experiment("digits", [*SETS, "rounds=3"], None, None, labels=Path("new.csv"))
     rofl.run(chosen, "whole", workers=0)
 
     def stop(_: object, entry: Mapping[str, Any]) -> None:
@@ -302,7 +302,7 @@ def test_a_run_with_labels_goes_on_from_another_folder(
     assert code == 0, err
     assert outcome(Path("../cut")) == outcome(Path("../whole"))
     audit("../cut", "--labels-out", "third.csv")  # held against the data, as the first was
-    again = prepare(choose("digits", SETS, None, None, labels=Path("third.csv")))
+    again = load_federated(resolve_experiment("digits", SETS, None, None, labels=Path("third.csv")).split)
     assert {str(row): str(label) for row, label in enumerate(again.labels.tolist())} == {
         row["sample"]: row["label"] for row in table("third.csv")
     }
@@ -345,7 +345,7 @@ def test_own_data_is_corrected_and_trained_with(
     assert {row["sample"]: (row["client"], row["label"]) for row in rows} == {
         sample: (line["client"], line["given"]) for sample, line in after.items()
     }
-    assert RunFolder(Path("second")).read_experiment().method["tau"] == "auto"
+    assert RunDir(Path("second")).read_experiment().method["tau"] == "auto"
     audit("second", "--labels-out", "third.csv")
     assert all(row["given"] == row["sample"].split("/")[1] for row in table("third.csv"))
 
@@ -362,8 +362,8 @@ LABEL_MISTAKES = {
 
 @pytest.mark.parametrize("mistake", LABEL_MISTAKES)
 def test_a_mistake_in_a_file_of_labels_is_one_sentence(mistake: str, command: Any) -> None:
-    scene = prepare(digits())
-    auditing.write_labels(Path("new.csv"), scene, scene.labels)
+    federated = load_federated(digits().split)
+    label_audit.write_corrected_labels(Path("new.csv"), federated, federated.labels)
     rows = table("new.csv")
     change, sentence = LABEL_MISTAKES[mistake]
     change(rows)
@@ -376,12 +376,12 @@ def test_a_mistake_in_a_file_of_labels_is_one_sentence(mistake: str, command: An
 
 
 def test_a_spreadsheets_labels_are_taken_and_the_others_stay(command: Any) -> None:
-    scene = prepare(digits())
-    given, label = int(scene.labels[7]), (int(scene.labels[7]) + 1) % 10
+    federated = load_federated(digits().split)
+    given, label = int(federated.labels[7]), (int(federated.labels[7]) + 1) % 10
     Path("new.csv").write_text(f"\ufeffclient;sample;given;label\r\n;7;{given};{label}\r\n", newline="")
     code, _, err = command("run", "digits", *AGAIN, "--set", "rounds=1", "--labels", "new.csv", "--out", "run")
     assert code == 0, err
-    expected = {str(row): str(value) for row, value in enumerate(scene.labels.tolist())} | {"7": str(label)}
+    expected = {str(row): str(value) for row, value in enumerate(federated.labels.tolist())} | {"7": str(label)}
     assert {sample: line["given"] for sample, line in listed("run").items()} == expected
 
 
@@ -460,7 +460,7 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
     found = {sample: line["suggested"] for sample, line in lists.items() if line["flagged"] == "yes"}
     assert found == {sample: label for sample, label in truth.items() if sample.split("/")[1] != label}
     assert {row["sample"]: row["label"] for row in table("new.csv")} == {**truth, "site 2/cat/late.png": "cat"}
-    kept = RunFolder(Path("deep/out")).read_features()
+    kept = RunDir(Path("deep/out")).read_features()
     assert kept is not None
     assert sorted(kept.rows.tolist()) == list(range(len(lists)))
     for name in (*CLIENTS, *CLASSES):
@@ -500,7 +500,7 @@ def test_one_class_only_a_list_and_arrays_are_judged(learnt: Path, audit: Any, m
     for data, client in (("new.v2", "new.v2"), ("new.v2/list.csv", "list"), ("new.v2/a.npz", "a")):
         out, _ = audit("--model", learnt, "--data", data, "--out", f"out {client}", "--json")
         assert json.loads(out)["estimated"]["clients"] == {client: 0.25}
-        assert [line["suggested"] for line in RunFolder(Path(f"out {client}")).read_suspects()] == ["dog", *["cat"] * 3]
+        assert [line["suggested"] for line in RunDir(Path(f"out {client}")).read_suspects()] == ["dog", *["cat"] * 3]
     monkeypatch.chdir("new.v2")
     out, _ = audit("--model", learnt, "--data", ".", "--json")
     found = json.loads(out)
@@ -519,8 +519,8 @@ def test_a_folder_of_its_own_is_found_where_none_is_named(learnt: Path, audit: A
 
 def test_a_model_of_a_built_in_set_judges_pictures(first: Path, audit: Any) -> None:
     """The run's own images, as files: the same judgement, bar the last digits."""
-    scene = prepare(RunFolder(first).read_experiment())
-    for row, (pixels, label) in enumerate(zip(scene.images.train, scene.labels.tolist(), strict=True)):
+    federated = load_federated(RunDir(first).split.read_experiment())
+    for row, (pixels, label) in enumerate(zip(federated.images.train, federated.labels.tolist(), strict=True)):
         path = Path("pictures") / str(label) / f"{row}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[0].numpy()).save(path)
@@ -595,7 +595,7 @@ def test_an_empty_folder_is_filled(learnt: Path, audit: Any) -> None:
 def test_a_model_of_a_table_judges_no_images(refused: Any) -> None:
     write_photos(Path("new"), each=1)
     places.write_table(Path("t.csv"))
-    run = rofl.run(rofl.own("t.csv", rounds=1), "table", workers=0).folder
+    run = rofl.run(rofl.from_data("t.csv", rounds=1), "table", workers=0).folder
     assert "The model of table is for a table" in refused("--model", run, "--data", "new", "--out", "out")
     assert not Path("out").exists()
 
@@ -614,7 +614,7 @@ def test_an_audit_is_of_a_run_or_of_new_data(arguments: list[str], first: Path, 
 
 def test_json_has_all(first: Path, learnt: Path, audit: Any) -> None:
     out, err = audit(copied(first), "--json")
-    found, summary = json.loads(out), RunFolder(first).read_summary()
+    found, summary = json.loads(out), RunDir(first).read_summary()
     assert found.keys() == {*FIGURES, "decisions", "folder"}
     assert {key: found[key] for key in FIGURES} == {key: summary[key] for key in FIGURES}
     assert (found["decisions"], found["folder"]) == ({"wrong": 0, "right": 0}, "run")
@@ -631,7 +631,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
     out, _ = audit(copied(learnt, "[red]run"), "--show", "100")
     for name in (*CLIENTS, *CLASSES):
         assert f"│ {name} " in out
-    line = next(line for line in RunFolder(learnt).read_suspects() if line["client"] == "[red]x")
+    line = next(line for line in RunDir(learnt).read_suspects() if line["client"] == "[red]x")
     assert f"│ {line['sample']} " in out
     out, err = audit("[red]run", "--show", "0")
     for name in CLIENTS:
@@ -641,18 +641,20 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
 
 def test_settings_of_the_runs_here_are_those_of_the_command_line() -> None:
     """Else `AGAIN` would not be again."""
-    assert choose("digits", [*SETS, "method.t_pl=20"], None, None) == digits()
+    assert resolve_experiment("digits", [*SETS, "method.t_pl=20"], None, None) == digits()
 
 
 def test_corrected_labels_of_new_data_can_be_trained_with(learnt: Path, audit: Any) -> None:
     """The file names all samples; those that the run holds out to test with keep their labels."""
     write_photos(Path("new"), each=6)
     audit("--model", learnt, "--data", "new", "--out", "out", "--labels-out", "new.csv")
-    scene = prepare(rofl.own("new", data__labels=str(Path("new.csv").absolute())))
+    federated = load_federated(rofl.own.split("new", data__labels=str(Path("new.csv").absolute())))
     with open("new.csv", newline="") as file:
         told = {row["sample"]: row["label"] for row in csv.DictReader(file)}
-    assert len(told) > len(scene.labels)
-    assert [scene.images.classes[label] for label in scene.labels.tolist()] == [told[name] for name in scene.images.ids]
+    assert len(told) > len(federated.labels)
+    assert [federated.images.classes[label] for label in federated.labels.tolist()] == [
+        told[name] for name in federated.images.ids
+    ]
 
 
 @pytest.mark.parametrize(

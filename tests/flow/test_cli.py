@@ -9,9 +9,9 @@ import time
 import pytest
 
 from rofl.cli import main
+from rofl.config.presets import PRESETS
 from rofl.data import DATASETS
 from rofl.methods import METHODS
-from rofl.presets import PRESETS
 from tests.flow.called import rofl
 
 FEW = ("rounds=3", "data.train=100", "data.test=60", "clients=4", "cohort=2", "model.name=mlp", "method.epochs=1")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rofl.cli.commands import app
-from tests.data.own import places
+from rofl.cli.main import app
+from tests.data.user import places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -48,13 +48,13 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
     places.write_folder(tmp_path / "photos")
     for command in commands():
         words = shlex.split(command)[1:]
-        extra = QUICK if words[0] in ("run", "compare") and "digits" in words else []
-        extra = ["--set", "rounds=1", "--workers", "0"] if "--data" in words else extra
-        extra = ["--workers", "0"] if words[0] == "audit" else extra
-        extra += ["--plan"] if words[0] == "reproduce" else []  # tests/flow/test_reproduce_command.py runs it
+        aux = QUICK if words[0] in ("run", "compare") and "digits" in words else []
+        aux = ["--set", "rounds=1", "--workers", "0"] if "--data" in words else aux
+        aux = ["--workers", "0"] if words[0] == "audit" else aux
+        aux += ["--plan"] if words[0] == "reproduce" else []  # tests/flow/test_reproduce_command.py runs it
         if words[0] == "demo" or "mnist-lite" in words:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
-        done = CliRunner().invoke(app, [*words, *extra])
+        done = CliRunner().invoke(app, [*words, *aux])
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
@@ -113,7 +113,7 @@ def test_every_function_the_method_page_names_exists() -> None:
 
 
 def test_the_settings_page_lists_every_setting() -> None:
-    from rofl.config import all_keys
+    from rofl.config.schema import all_keys
     from rofl.methods import METHODS
 
     text = (ROOT / "docs" / "settings.md").read_text()

@@ -16,13 +16,13 @@ import torch
 
 import rofl
 from rofl.cli import main
-from rofl.config import experiment
-from rofl.data.own import picture
+from rofl.config.schema import parse_experiment
+from rofl.data.federated import load_federated
+from rofl.data.user import image_file
 from rofl.errors import UserError
 from rofl.report.thumbnails import thumbnails
-from rofl.run_folder import RunFolder
-from rofl.scene import prepare
-from tests.data.own import places
+from rofl.training.run_dir import RunDir
+from tests.data.user import places
 from tests.flow.tiny import Killed, kill_after, outcome
 from tests.report.reading import Page
 from tests.report.synthetic import data_of
@@ -58,7 +58,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def own(path: Path, **changes: Any) -> rofl.Experiment:
-    return rofl.own(path, **{**TINY, **changes})
+    return rofl.from_data(path, **{**TINY, **changes})
 
 
 # --- the command line ---
@@ -81,8 +81,8 @@ def test_run_shows_what_it_chose_and_lists_each_clients_suspects(photos: Path, c
     for row in rows:
         assert (photos / row["sample"]).is_file()
         assert row["sample"].split("/")[:2] == [row["client"], row["given"]]
-    scene = prepare(RunFolder(Path("here")).read_experiment())
-    assert all(scene.images.ids[int(row["row"])] == row["sample"] for row in rows)
+    federated = load_federated(RunDir(Path("here")).read_experiment().split)
+    assert all(federated.images.ids[int(row["row"])] == row["sample"] for row in rows)
 
     code, out, err = command("run", "here/config.toml", "--out", "again", "--workers", "0", "--json")
     assert json.loads(out)["digest"] == summary["digest"], err
@@ -99,7 +99,7 @@ def test_set_and_a_file_count_more_than_what_is_chosen(photos: Path, command: An
         *("--set", "cohort=1", "--method", "plain", "--seed", "3", "--out", "here"),
     )
     assert code == 0, err
-    found = RunFolder(Path("here")).read_experiment()
+    found = RunDir(Path("here")).read_experiment()
     assert (found.rounds, found.seed, found.cohort, found.clients) == (1, 3, 1, 2)
     assert (found.data.side, found.data.channels, found.model.name) == (12, 1, "mlp")
     assert {found.method[key] for key in ("name", "lr", "batch")} == {"plain", 0.03, 10}
@@ -122,7 +122,7 @@ def test_compare_takes_own_data_and_tells_it_once(photos: Path, command: Any) ->
     assert code == 0, err
     assert err.count("2 clients, 3 classes") == 1
     assert [row["method"] for row in json.loads(out)["methods"]] == ["plain", "coteaching"]
-    assert RunFolder(Path("runs/compare-photos/coteaching-s0")).read_experiment().method["tau"] == 0.2
+    assert RunDir(Path("runs/compare-photos/coteaching-s0")).read_experiment().method["tau"] == 0.2
 
 
 MISTAKES = {
@@ -136,9 +136,9 @@ MISTAKES = {
     "holdout": (["run", "--data", "photos", "--set", "data.holdout=1"], "data.holdout"),
     "clients": (["run", "--data", "photos", "--set", "clients=3"], "The data is of 2 clients, not 3. Try: clients=2"),
     "cohort": (["run", "--data", "photos", "--set", "cohort=3"], "cohort = 3 is more than clients = 2"),
-    "given": (["run", "digits", "--set", "data.partition=given"], "digits names no clients"),
+    "given": (["run", "digits", "--set", "data.partition=natural"], "digits names no clients"),
     "model": (["run", "--data", "t.csv", "--set", "model.name=small"], "A table is nothing for the model small"),
-    "light": (["run", "--data", "t.csv", "--set", "data.light=0.5"], "data.light is for images"),
+    "light": (["run", "--data", "t.csv", "--set", "data.brightness=0.5"], "data.brightness is for images"),
     "method": (["run", "--data", "photos", "--method", "rolf"], "'rofl'"),
     "few": (["run", "--data", "photos", "--set", "data.train=1"], "Nothing is left for client site"),
     "check": (["data", "check", "nowhere"], "There is no nowhere"),
@@ -185,17 +185,17 @@ def test_folder_manifest_and_arrays_give_one_digest(photos: Path, tmp_path: Path
     paths = [photos, places.write_manifest(tmp_path / "list.csv"), places.write_arrays(tmp_path / "a.npz")]
     runs = [rofl.run(own(path), tmp_path / path.stem / "run", workers=0) for path in paths]
     assert len({run.summary["digest"] for run in runs}) == 1
-    assert {row["client"] for row in RunFolder(runs[2].folder).read_suspects()} == set(places.CLIENTS)
+    assert {row["client"] for row in RunDir(runs[2].folder).read_suspects()} == set(places.CLIENTS)
 
 
 def test_a_table_trains_with_any_number_of_workers(tmp_path: Path) -> None:
     places.write_table(tmp_path / "t.csv")
-    chosen = rofl.own(tmp_path / "t.csv", rounds=4)
+    chosen = rofl.from_data(tmp_path / "t.csv", rounds=4)
     assert (chosen.model.name, chosen.clients, chosen.data.side) == ("mlp", 2, 0)
     runs = [rofl.run(chosen, tmp_path / str(workers), workers=workers) for workers in (0, 1)]
     assert runs[0].summary["digest"] == runs[1].summary["digest"]
     assert runs[0].summary["final_accuracy"] > 80
-    page = rofl.report.write([runs[0].folder], tmp_path / "page.html").read_text()
+    page = rofl.report.write_report([runs[0].folder], tmp_path / "page.html").read_text()
     assert '"picture":' not in page
 
 
@@ -209,7 +209,7 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
     def refuse(*_: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(picture, "decode", refuse)
+    monkeypatch.setattr(image_file, "decode_image", refuse)
     assert rofl.run(chosen, tmp_path / "run", workers=0).summary["dropped"] == 0
 
 
@@ -229,7 +229,7 @@ def test_a_relative_path_is_found_from_elsewhere(photos: Path, tmp_path: Path, m
     chosen = own(Path("photos"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert len(prepare(chosen).parts) == 2
+    assert len(load_federated(chosen.split).parts) == 2
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_relative_path_is_found_from_elsewhere(photos: Path, tmp_path: Path, m
 def test_the_model_suits_the_images(tmp_path: Path, side: int, expected: tuple[str, float, int]) -> None:
     for n in range(12):
         places.save(tmp_path / "data" / "xy"[n % 2] / f"{n}.png", places.picture(n % 2, n, side))
-    chosen = rofl.own(tmp_path / "data")
+    chosen = rofl.from_data(tmp_path / "data")
     assert (chosen.model.name, chosen.model.width, chosen.data.side) == expected
 
 
@@ -255,29 +255,29 @@ def test_clients_cohort_and_batch(tmp_path: Path, sizes: list[int], clients: int
         "clients": owners,
     }
     np.savez(tmp_path / "a.npz", **arrays)
-    chosen = rofl.own(tmp_path / "a.npz")
+    chosen = rofl.from_data(tmp_path / "a.npz")
     assert (chosen.clients, chosen.cohort, chosen.method["batch"]) == (clients, cohort, batch)
     assert (chosen.rounds, chosen.method["t_pl"], chosen.method["lr"]) == (30, 10, 0.1)
-    assert (chosen.noise.ratio, chosen.method["tau"], chosen.data.partition) == (0, "auto", "given")
+    assert (chosen.noise.ratio, chosen.method["tau"], chosen.data.partition) == (0, "auto", "natural")
 
 
 @pytest.mark.parametrize(("samples", "clients", "cohort"), [(30, 1, 1), (100, 4, 4), (1000, 10, 10)])
 def test_data_without_clients_is_shared_out(tmp_path: Path, samples: int, clients: int, cohort: int) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((samples, 8, 8), np.uint8), labels=np.arange(samples) % 2)
-    chosen = rofl.own(tmp_path / "a.npz")
+    chosen = rofl.from_data(tmp_path / "a.npz")
     assert (chosen.clients, chosen.cohort, chosen.data.partition) == (clients, cohort, "iid")
-    scene = prepare(chosen)
-    assert scene.client_names == tuple(map(str, range(clients)))
-    assert len(torch.cat(scene.parts).unique()) == samples * 0.8
-    more = rofl.own(tmp_path / "a.npz", clients=12, data__partition="dirichlet")
+    federated = load_federated(chosen.split)
+    assert federated.client_names == tuple(map(str, range(clients)))
+    assert len(torch.cat(federated.parts).unique()) == samples * 0.8
+    more = rofl.from_data(tmp_path / "a.npz", clients=12, data__partition="dirichlet")
     assert (more.clients, more.cohort, more.data.partition) == (12, 10, "dirichlet")
 
 
 def test_own_clients_can_be_dissolved(photos: Path) -> None:
     chosen = own(photos, data__partition="iid", clients=6)
-    scene = prepare(chosen)
-    assert (len(scene.parts), chosen.cohort) == (6, 6)
-    assert scene.client_names == ("0", "1", "2", "3", "4", "5")
+    federated = load_federated(chosen.split)
+    assert (len(federated.parts), chosen.cohort) == (6, 6)
+    assert federated.client_names == ("0", "1", "2", "3", "4", "5")
 
 
 def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> None:
@@ -285,22 +285,26 @@ def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> 
     assert (chosen.clients, chosen.method["tau"], chosen.method["pseudo"]) == (1, "auto", "naive")
     run = rofl.run(chosen, tmp_path / "run", workers=0)
     assert [path.name for path in (tmp_path / "run" / "suspects").iterdir()] == ["0.csv"]
-    assert {row["client"] for row in RunFolder(run.folder).read_suspects()} == {"0"}
+    assert {row["client"] for row in RunDir(run.folder).read_suspects()} == {"0"}
 
 
 def test_settings_by_hand_are_completed(photos: Path, tmp_path: Path) -> None:
-    hand = experiment({"data": {"path": str(photos)}, "clients": 2, "cohort": 2, "rounds": 1, "method": {"epochs": 1}})
-    assert (hand.data.name, hand.data.partition, hand.data.title) == ("own", "given", "photos")
+    hand = parse_experiment(
+        {"data": {"path": str(photos)}, "clients": 2, "cohort": 2, "rounds": 1, "method": {"epochs": 1}}
+    )
+    assert (hand.data.name, hand.data.partition, hand.data.title) == ("own", "natural", "photos")
     assert (hand.noise.ratio, hand.method["tau"], hand.method["name"]) == (0, "auto", "rofl")
-    assert experiment({"data": {"path": "x"}, "method": {"tau": 0.4}, "noise": {"ratio": 0.1}}).method["tau"] == 0.4
-    assert experiment({"data": {"path": "x"}, "noise": {"ratio": 0.1}}).noise.ratio == 0.1
-    assert "tau" not in experiment({"data": {"path": "x"}, "method": {"name": "plain"}}).method
+    assert (
+        parse_experiment({"data": {"path": "x"}, "method": {"tau": 0.4}, "noise": {"ratio": 0.1}}).method["tau"] == 0.4
+    )
+    assert parse_experiment({"data": {"path": "x"}, "noise": {"ratio": 0.1}}).noise.ratio == 0.1
+    assert "tau" not in parse_experiment({"data": {"path": "x"}, "method": {"name": "plain"}}).method
     run = rofl.run(hand, tmp_path / "run", workers=0)
-    assert experiment(tomllib.loads((run.folder / "config.toml").read_text())) == hand
+    assert parse_experiment(tomllib.loads((run.folder / "config.toml").read_text())) == hand
 
 
 def test_built_in_sets_are_as_they_were() -> None:
-    plain = experiment({})
+    plain = parse_experiment({})
     assert (plain.data.partition, plain.noise.ratio, plain.method["tau"]) == ("iid", 0.4, "known")
 
 
@@ -312,8 +316,8 @@ def test_names_of_clients_are_safe_and_come_back(tmp_path: Path) -> None:
     run = rofl.run(own(tmp_path / "a.npz", rounds=1, method="plain"), tmp_path / "run", workers=0)
     files = sorted(path.name for path in (tmp_path / "run" / "suspects").iterdir())
     assert files == sorted(["_.._up.csv", "A_b.csv", "a_b-2.csv", "_b_x__b_.csv", "_1_1.csv"])
-    assert {row["client"] for row in RunFolder(run.folder).read_suspects()} == set(names)
-    page = rofl.report.write([run.folder], tmp_path / "page.html").read_text()
+    assert {row["client"] for row in RunDir(run.folder).read_suspects()} == set(names)
+    page = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
     assert "<b>x</b>" not in page
     assert "&lt;b&gt;x&lt;/b&gt;" in page
 
@@ -322,12 +326,12 @@ def test_the_page_shows_names_and_pictures(photos: Path, tmp_path: Path) -> None
     run = rofl.run(own(photos, rounds=1), tmp_path / "run", workers=0)
     for path in (run.folder / "suspects").iterdir():  # after one round the model doubts nothing by itself
         path.write_text(path.read_text().replace(",no,", ",yes,"))
-    text = rofl.report.write([run.folder], tmp_path / "page.html").read_text()
-    flagged = [row for row in RunFolder(run.folder).read_suspects() if row["flagged"] == "yes"]
+    text = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
+    flagged = [row for row in RunDir(run.folder).read_suspects() if row["flagged"] == "yes"]
     assert flagged
     data, page = data_of(text), Page(text)
     assert data["sample"] == [row["sample"] for row in flagged]
-    images = prepare(run.experiment).images
+    images = load_federated(run.experiment.split).images
     assert data["picture"] == thumbnails(images.train, [images.ids.index(row["sample"]) for row in flagged]).pictures
     assert "site 2" in page.text
     assert "as it came" in page.text

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rofl.cli import main
-from rofl.reproduce import GRIDS
+from rofl.reproduce import PAPER_TABLES
 from tests.flow.called import rofl
 from tests.report.reading import Page
 
@@ -30,13 +30,13 @@ def called(tmp_path, monkeypatch, capsys):
 def test_the_list_names_every_table_and_figure(called, tmp_path) -> None:
     code, out, _ = called("--list", "--json")
     assert code == 0
-    assert json.loads(out).keys() == GRIDS.keys()
+    assert json.loads(out).keys() == PAPER_TABLES.keys()
     for name, about in json.loads(out).items():
-        assert GRIDS[name].where in about
-        assert f"({len(GRIDS[name].cells)} numbers)" in about
+        assert PAPER_TABLES[name].where in about
+        assert f"({len(PAPER_TABLES[name].cells)} numbers)" in about
     code, out, _ = called("--list")
     assert code == 0
-    assert all(name in out for name in GRIDS)
+    assert all(name in out for name in PAPER_TABLES)
     assert list(tmp_path.iterdir()) == []
 
 

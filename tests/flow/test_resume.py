@@ -13,31 +13,22 @@ from typing import Any
 import pytest
 
 import rofl
-from rofl import scene
-from rofl.course import Interrupted
-from rofl.engines.local import Simulation
-from rofl.engines.pool import Pool
-from rofl.engines.states import StateStore
+from rofl.data import federated
 from rofl.errors import UserError
 from rofl.methods import METHODS
-from rofl.run_folder import RunFolder
-from tests.engines.processes import children, wait_until_gone
-from tests.flow.tiny import (
-    METHODS_OF_TESTS,
-    Killed,
-    kill_after,
-    outcome,
-    start,
-    tiny,
-    undisturbed,
-    wait_for_lines,
-)
+from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.engine import Simulation
+from rofl.simulation.worker_pool import WorkerPool
+from rofl.training.loop import Interrupted
+from rofl.training.run_dir import RunDir
+from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
+from tests.simulation.processes import children, wait_until_gone
 
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METHODS, "remember", METHODS_OF_TESTS["remember"])
-    monkeypatch.setattr(scene, "load", functools.cache(scene.load))
+    monkeypatch.setattr(federated, "load_dataset", functools.cache(federated.load_dataset))
 
 
 # --- a process that is killed ---
@@ -61,7 +52,7 @@ def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> N
     experiment = tiny(method="remember", checkpoint_every=3, rounds=6)
     with pytest.raises(Killed):
         rofl.run(experiment, tmp_path / "run", workers=0, listener=kill_after(5))
-    folder = RunFolder(tmp_path / "run")
+    folder = RunDir(tmp_path / "run")
     checkpoint = folder.read_checkpoint()
     assert checkpoint is not None
     assert (checkpoint.index, len(folder.read_history())) == (3, 5)
@@ -89,7 +80,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
     assert process.returncode == 0
     assert len(workers) == 1
     assert wait_until_gone(workers) == set()
-    checkpoint = RunFolder(tmp_path / "run").read_checkpoint()
+    checkpoint = RunDir(tmp_path / "run").read_checkpoint()
     assert checkpoint is not None
     assert checkpoint.index == int(index)
     assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
@@ -100,7 +91,7 @@ def test_ctrl_c_before_the_first_round_is_over(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(StateStore, "load", stop)
+        patch.setattr(ClientStateStore, "load", stop)
         with pytest.raises(Interrupted) as stopped:
             rofl.run(tiny(), tmp_path / "run", workers=0)
     assert stopped.value.index == 0
@@ -171,13 +162,13 @@ def test_wherever_a_run_is_killed_it_goes_on(
     Where accuracy is measured beside the next round, that round may be over before the line of the last one is there.
     """
     if beside:
-        monkeypatch.setattr(Simulation, "predict_beside", measure_beside)
+        monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **SMALLEST)
-    append = RunFolder.append_history
+    append = RunDir.append_history
     for number, axe in enumerate(moments(Killed)):
         folder = tmp_path / str(number)
 
-        def cut_line(run_folder: RunFolder, entry: Any, axe: Axe = axe) -> None:
+        def cut_line(run_folder: RunDir, entry: Any, axe: Axe = axe) -> None:
             if axe.now():
                 with open(run_folder.path / "metrics.jsonl", "a") as file:
                     file.write(json.dumps(entry)[:40])
@@ -187,10 +178,10 @@ def test_wherever_a_run_is_killed_it_goes_on(
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", axe.around(os.replace))
-            patch.setattr(RunFolder, "append_history", cut_line)
+            patch.setattr(RunDir, "append_history", cut_line)
             with contextlib.suppress(Killed):
                 rofl.run(experiment, folder, workers=0)
-        if not RunFolder(folder).exists():
+        if not RunDir(folder).exists():
             continue  # it had not even written its settings
         rofl.resume(folder, workers=0)
         assert outcome(folder) == undisturbed(experiment), f"killed at moment {number}"
@@ -202,21 +193,21 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
 ) -> None:
     """Before and after each step of a run, also in the middle of a round."""
     if beside:
-        monkeypatch.setattr(Simulation, "predict_beside", measure_beside)
+        monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **{**SMALLEST, "rounds": rounds})
     different = []
     for number, axe in enumerate(moments(KeyboardInterrupt)):
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
             for owner, name in [
-                (Pool, "broadcast"),
-                (StateStore, "save"),
-                (StateStore, "prune"),
+                (WorkerPool, "broadcast"),
+                (ClientStateStore, "save"),
+                (ClientStateStore, "prune"),
                 (Simulation, "predict"),
-                (RunFolder, "append_history"),
-                (RunFolder, "write_checkpoint"),
-                (RunFolder, "write_suspects"),
-                (RunFolder, "write_summary"),
+                (RunDir, "append_history"),
+                (RunDir, "write_checkpoint"),
+                (RunDir, "write_suspects"),
+                (RunDir, "write_summary"),
             ]:
                 patch.setattr(owner, name, axe.around(getattr(owner, name)))
             try:
@@ -249,7 +240,7 @@ def stopped(tmp_path: Path) -> Path:
 def test_a_last_line_that_was_cut_short_does_not_count(stopped: Path, rest: str) -> None:
     with open(stopped / "metrics.jsonl", "a") as file:
         file.write(rest)
-    assert [entry["round"] for entry in RunFolder(stopped).read_history()] == [1, 2]
+    assert [entry["round"] for entry in RunDir(stopped).read_history()] == [1, 2]
     rofl.resume(stopped, workers=0)
     assert outcome(stopped) == undisturbed(tiny())
 

@@ -11,7 +11,7 @@ from rofl.cli import main
 from rofl.cli.app import app
 from tests.flow.called import rofl
 
-TINY = ["--set", "clients=5", "--set", "cohort=2", "--set", "data.train=600", "--set", "noise.spread=0.3"]
+TINY = ["--set", "clients=5", "--set", "cohort=2", "--set", "data.train=600", "--set", "noise.client_spread=0.3"]
 SHORT = ["--set", "rounds=1", "--set", "model.name=mlp", "--workers", "0", "--json"]
 
 
@@ -25,7 +25,7 @@ def test_a_scene_is_written_described_and_used(tmp_path: Path) -> None:
     assert len(facts["client_wrong"]) == 5
     assert min(facts["client_wrong"]) < 0.25 < 0.55 < max(facts["client_wrong"])
     use = made.stderr.split("rofl run: ")[1].split()  # what it says is what works
-    assert use == ["--set", "data.scene=scene.safetensors"]
+    assert use == ["--set", "data.split=scene.safetensors"]
 
     shown = rofl("scene", "digits", *TINY, *use, cwd=tmp_path)  # another seed, the same labels
     assert f"{100 * facts['wrong']:.1f} %" in shown.stdout
@@ -42,13 +42,13 @@ def test_mistakes_with_scene_files_are_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("taken").write_text("thesis")
-    use = ["--set", "data.scene=taken"]
+    use = ["--set", "data.split=taken"]
     for arguments, said in (
         (["scene", "--out", "taken"], "taken is there already. Try: another --out"),
-        (["scene", "--set", "noise.spread=0.5"], "Try: a smaller noise.spread"),
+        (["scene", "--set", "noise.client_spread=0.5"], "Try: a smaller noise.client_spread"),
         (["scene", "--set", "noise.kind=human"], "people's labels for cifar10, not for digits"),
-        (["scene", "--set", "data.scene=absent"], "There is no scene file absent. Try: rofl scene --out absent"),
-        (["run", *use, "--out", "run"], "taken is not a scene file, or damaged"),
+        (["scene", "--set", "data.split=absent"], "There is no split file absent. Try: rofl split --out absent"),
+        (["run", *use, "--out", "run"], "taken is not a split file, or damaged"),
     ):
         monkeypatch.setattr(sys, "argv", ["rofl", *arguments])
         with pytest.raises(SystemExit) as stop:

@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
-from rofl.cli.commands import app
+from rofl.cli.main import app
 from tests.report.browser import CHROMIUM, browser, visit
 
 ROOT = Path(__file__).parents[2]
@@ -34,8 +34,8 @@ def run(language: str, block: str) -> None:
     for line in block.splitlines():
         words = shlex.split(line)
         assert words[0] == "rofl"
-        extra = {"run": [*QUICK, "--workers", "0"], "audit": ["--workers", "0"]}.get(words[1], [])
-        done = CliRunner().invoke(app, [*words[1:], *extra])
+        aux = {"run": [*QUICK, "--workers", "0"], "audit": ["--workers", "0"]}.get(words[1], [])
+        done = CliRunner().invoke(app, [*words[1:], *aux])
         assert done.exit_code == 0, f"{line}: {done.output} {done.exception}"
 
 

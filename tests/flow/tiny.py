@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 import rofl
-from rofl.config import Experiment
+from rofl.config.schema import Experiment
 from rofl.core.tensors import Tensors
-from rofl.course import Listener
-from rofl.data import Shard
-from rofl.methods import Global, Plain, Round, Update
+from rofl.data import ClientDataset
+from rofl.methods import FedAvg, RoundContext, ServerState, Update
 from rofl.models import Network
+from rofl.training.loop import Listener
 
 ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:
@@ -42,14 +42,16 @@ SETTINGS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Remember(Plain):
+class Remember(FedAvg):
     """FedAvg whose clients start where they ended: each adds a share of its own last change before it trains."""
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         with torch.no_grad():
             for name, parameter in net.named_parameters():
-                parameter.add_(state.get(name, torch.zeros(())), alpha=0.5)
-        update, _ = super().client(net, glob, state, data, rnd)
+                parameter.add_(client_state.get(name, torch.zeros(())), alpha=0.5)
+        update, _ = super().client_update(net, server_state, client_state, data, ctx)
         return update, {name: value / update.weight for name, value in update.model.items()}
 
 
@@ -122,7 +124,7 @@ _PROGRAM = """
 import sys, time, tomllib
 import rofl
 from rofl.config import Experiment
-from rofl.course import Interrupted
+from rofl.training.loop import Interrupted
 from rofl.methods import METHODS
 from tests.flow.tiny import METHODS_OF_TESTS
 METHODS.update(METHODS_OF_TESTS)

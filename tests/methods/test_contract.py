@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from rofl.core.tensors import digest, floating, mismatch
-from rofl.data import Shard
-from rofl.engines.client import run_client
-from rofl.engines.records import pack, unpack
-from rofl.engines.states import StateStore
-from rofl.methods import METHODS, Global, Method, Round
+from rofl.core.serialization import deserialize, serialize
+from rofl.core.tensors import check_like, digest, float_entries
+from rofl.data import ClientDataset
+from rofl.methods import METHODS, Method, RoundContext, ServerState
+from rofl.simulation.client import run_client
+from rofl.simulation.client_state import ClientStateStore
 from tests.methods import toy
 
 CLIENTS = toy.clients()
@@ -27,71 +27,71 @@ def method(request: pytest.FixtureRequest) -> Method:
 
 
 @pytest.fixture
-def later(method: Method) -> Global:
+def later(method: Method) -> ServerState:
     """The global state after two rounds, when there is something to broadcast besides weights."""
     return _two_rounds(method)
 
 
 @functools.cache
-def _two_rounds(method: Method) -> Global:
+def _two_rounds(method: Method) -> ServerState:
     return toy.play(method, list(CLIENTS.values()), rounds=2)
 
 
 @pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
 def test_the_same_inputs_give_the_same_bits_whatever_the_network_did_before(
-    method: Method, later: Global, data: Shard
+    method: Method, later: ServerState, data: ClientDataset
 ) -> None:
-    rnd = Round(3, toy.SEED, client=1)
-    first = toy.bits(*run_client(method, toy.network(), later, {}, data, rnd))
+    ctx = RoundContext(3, toy.SEED, client=1)
+    first = toy.bits(*run_client(method, toy.network(), later, {}, data, ctx))
     used = toy.network()
-    run_client(method, used, later, {}, CLIENTS["all classes, some labels wrong"], Round(2, toy.SEED, client=0))
+    run_client(method, used, later, {}, CLIENTS["all classes, some labels wrong"], RoundContext(2, toy.SEED, client=0))
     used.eval()
-    assert toy.bits(*run_client(method, used, later, {}, data, rnd)) == first
+    assert toy.bits(*run_client(method, used, later, {}, data, ctx)) == first
 
 
-def test_another_round_and_another_client_draw_other_batches(method: Method, later: Global) -> None:
+def test_another_round_and_another_client_draw_other_batches(method: Method, later: ServerState) -> None:
     data = CLIENTS["all classes, some labels wrong"]
     updates = [toy.train(method, later, data, index, client) for index, client in [(3, 0), (4, 0), (3, 1)]]
     assert len({digest(update.model) for update in updates}) == 3
 
 
 @pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
-def test_inputs_stay_as_they_were(method: Method, later: Global, data: Shard) -> None:
-    _, state = run_client(method, toy.network(), later, {}, data, Round(2, toy.SEED, client=0))
+def test_inputs_stay_as_they_were(method: Method, later: ServerState, data: ClientDataset) -> None:
+    _, state = run_client(method, toy.network(), later, {}, data, RoundContext(2, toy.SEED, client=0))
     state = {"unknown": torch.arange(3.0), **state}
     before = copy.deepcopy((method, later, state, data))
-    update, _ = run_client(method, toy.network(), later, state, data, Round(3, toy.SEED, client=0))
-    method.server(later, method.blank(later) + update, Round(3, toy.SEED))
+    update, _ = run_client(method, toy.network(), later, state, data, RoundContext(3, toy.SEED, client=0))
+    method.server_update(later, method.zero_update(later) + update, RoundContext(3, toy.SEED))
     assert method == before[0]
-    assert digest(later.model, later.extra) == digest(before[1].model, before[1].extra)
+    assert digest(later.model, later.aux) == digest(before[1].model, before[1].aux)
     assert digest(state) == digest(before[2])
     assert all(torch.equal(getattr(data, name), getattr(before[3], name)) for name in ("pixels", "rows", "labels"))
 
 
 @pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
 def test_blank_is_the_neutral_element_and_has_the_shapes_of_an_update(
-    method: Method, later: Global, data: Shard
+    method: Method, later: ServerState, data: ClientDataset
 ) -> None:
-    blank, update = method.blank(later), toy.train(method, later, data, 3)
-    assert mismatch(update.model, blank.model) is None
-    assert mismatch(update.extra, blank.extra) is None
-    assert blank.weight == 0
-    assert toy.bits(blank + update) == toy.bits(update)
-    assert toy.bits(update + blank) == toy.bits(update)
+    zero, update = method.zero_update(later), toy.train(method, later, data, 3)
+    assert check_like(update.model, zero.model) is None
+    assert check_like(update.aux, zero.aux) is None
+    assert zero.weight == 0
+    assert toy.bits(zero + update) == toy.bits(update)
+    assert toy.bits(update + zero) == toy.bits(update)
 
 
-def test_the_sum_of_two_updates_is_the_same_in_either_order(method: Method, later: Global) -> None:
+def test_the_sum_of_two_updates_is_the_same_in_either_order(method: Method, later: ServerState) -> None:
     left, right = (toy.train(method, later, data, 3) for data in list(CLIENTS.values())[:2])
     assert toy.bits(left + right) == toy.bits(right + left)
 
 
-def test_the_server_averages_weights_and_running_statistics_by_samples(method: Method, later: Global) -> None:
-    shards, total, local = list(CLIENTS.values())[:3], method.blank(later), []
+def test_the_server_averages_weights_and_running_statistics_by_samples(method: Method, later: ServerState) -> None:
+    shards, total, local = list(CLIENTS.values())[:3], method.zero_update(later), []
     for client, data in enumerate(shards):
         net = toy.network()
         total = total + toy.train(method, later, data, 3, client, net)
         local.append({name: value.double().clone() for name, value in net.state_dict().items()})
-    merged = method.server(later, total, Round(3, toy.SEED)).model
+    merged = method.server_update(later, total, RoundContext(3, toy.SEED)).model
     samples = sum(len(data) for data in shards)
     assert any(name.endswith("running_var") for name in merged)
     for name, value in merged.items():
@@ -102,15 +102,15 @@ def test_the_server_averages_weights_and_running_statistics_by_samples(method: M
 
 def test_only_what_can_be_averaged_is_global(method: Method) -> None:
     net = toy.network()
-    begun = method.begin(net)
+    begun = method.init(net)
     assert any(name.endswith("num_batches_tracked") for name in net.state_dict())
-    assert begun.model.keys() == floating(net.state_dict()).keys()
-    assert all(value.is_floating_point() for value in [*begun.model.values(), *begun.extra.values()])
+    assert begun.model.keys() == float_entries(net.state_dict()).keys()
+    assert all(value.is_floating_point() for value in [*begun.model.values(), *begun.aux.values()])
 
 
 def test_what_the_server_begins_with_is_a_copy(method: Method) -> None:
     net = toy.network()
-    begun = method.begin(net)
+    begun = method.init(net)
     before = digest(begun.model)
     with torch.no_grad():
         for parameter in net.parameters():
@@ -118,58 +118,62 @@ def test_what_the_server_begins_with_is_a_copy(method: Method) -> None:
     assert digest(begun.model) == before
 
 
-def test_names_shapes_and_types_of_the_global_state_never_change(method: Method, later: Global) -> None:
-    begun = method.begin(toy.network())
-    for now, then in [(later.model, begun.model), (later.extra, begun.extra)]:
-        assert mismatch(now, then) is None
+def test_names_shapes_and_types_of_the_global_state_never_change(method: Method, later: ServerState) -> None:
+    begun = method.init(toy.network())
+    for now, then in [(later.model, begun.model), (later.aux, begun.aux)]:
+        assert check_like(now, then) is None
         assert all(now[name].dtype == then[name].dtype for name in then)
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
-def test_the_state_survives_storage_and_records(method: Method, later: Global, place: str, tmp_path: Path) -> None:
+def test_the_state_survives_storage_and_records(method: Method, later: ServerState, place: str, tmp_path: Path) -> None:
     _, state = run_client(
-        method, toy.network(), later, {}, CLIENTS["all classes, some labels wrong"], Round(3, toy.SEED, client=5)
+        method, toy.network(), later, {}, CLIENTS["all classes, some labels wrong"], RoundContext(3, toy.SEED, client=5)
     )
-    store = StateStore(tmp_path if place == "disk" else None)
+    store = ClientStateStore(tmp_path if place == "disk" else None)
     store.save(5, 3, state)
     assert digest(store.load(5)) == digest(state)
-    assert digest(unpack(pack({"state": state}, {}))[0]["state"]) == digest(state)
+    assert digest(deserialize(serialize({"state": state}, {}))[0]["state"]) == digest(state)
 
 
-def test_a_state_from_storage_trains_as_the_one_that_came_back(method: Method, later: Global, tmp_path: Path) -> None:
-    data, store = CLIENTS["all classes, some labels wrong"], StateStore(tmp_path)
-    _, state = run_client(method, toy.network(), later, {}, data, Round(3, toy.SEED, client=5))
+def test_a_state_from_storage_trains_as_the_one_that_came_back(
+    method: Method, later: ServerState, tmp_path: Path
+) -> None:
+    data, store = CLIENTS["all classes, some labels wrong"], ClientStateStore(tmp_path)
+    _, state = run_client(method, toy.network(), later, {}, data, RoundContext(3, toy.SEED, client=5))
     store.save(5, 3, state)
-    stored = run_client(method, toy.network(), later, store.load(5), data, Round(4, toy.SEED, client=5))
-    kept = run_client(method, toy.network(), later, state, data, Round(4, toy.SEED, client=5))
+    stored = run_client(method, toy.network(), later, store.load(5), data, RoundContext(4, toy.SEED, client=5))
+    kept = run_client(method, toy.network(), later, state, data, RoundContext(4, toy.SEED, client=5))
     assert toy.bits(*stored) == toy.bits(*kept)
-    assert mismatch(kept[1], kept[1]) is None  # finite
+    assert check_like(kept[1], kept[1]) is None  # finite
 
 
-def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: Method, later: Global) -> None:
+def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: Method, later: ServerState) -> None:
     data, states = CLIENTS["two classes are missing"], [{}]
     for index in range(1, 8):
-        states.append(run_client(method, toy.network(), later, states[-1], data, Round(index, toy.SEED, client=0))[1])
-    assert mismatch(states[-1], states[-2]) is None
+        states.append(
+            run_client(method, toy.network(), later, states[-1], data, RoundContext(index, toy.SEED, client=0))[1]
+        )
+    assert check_like(states[-1], states[-2]) is None
 
 
 @pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
 def test_awkward_clients_at_the_papers_learning_rate_never_give_nan(method: Method, name: str) -> None:
     net = toy.network(name, width=0.06)
-    glob, states = method.begin(net), [{} for _ in CLIENTS]
+    server_state, states = method.init(net), [{} for _ in CLIENTS]
     for index in range(1, 6):
-        total = method.blank(glob)
+        total = method.zero_update(server_state)
         for client, data in enumerate(CLIENTS.values()):
-            rnd = Round(index, toy.SEED, client)
-            update, states[client] = run_client(method, net, glob, states[client], data, rnd)
-            assert mismatch(update.model, total.model) is None
-            assert mismatch(update.extra, total.extra) is None
+            ctx = RoundContext(index, toy.SEED, client)
+            update, states[client] = run_client(method, net, server_state, states[client], data, ctx)
+            assert check_like(update.model, total.model) is None
+            assert check_like(update.aux, total.aux) is None
             assert np.isfinite(list(update.metrics.values())).all()
             assert update.weight == len(data)
             total = total + update
-        glob = method.server(glob, total, Round(index, toy.SEED))
-    blank = method.blank(glob)
-    assert mismatch(glob.model, blank.model) is None
+        server_state = method.server_update(server_state, total, RoundContext(index, toy.SEED))
+    zero = method.zero_update(server_state)
+    assert check_like(server_state.model, zero.model) is None
 
 
 def _all_random_states() -> tuple[bytes, str, object]:
@@ -178,25 +182,27 @@ def _all_random_states() -> tuple[bytes, str, object]:
 
 def test_a_client_neither_changes_nor_reads_the_callers_randomness(method: Method) -> None:
     net = toy.network("cnn9", width=0.06)  # with dropout
-    glob, rnd = method.begin(net), Round(1, toy.SEED, client=2)
+    server_state, ctx = method.init(net), RoundContext(1, toy.SEED, client=2)
     before = _all_random_states()
-    first = run_client(method, net, glob, {}, CLIENTS["two classes are missing"], rnd)
+    first = run_client(method, net, server_state, {}, CLIENTS["two classes are missing"], ctx)
     assert _all_random_states() == before
     with torch.random.fork_rng(devices=[]):
         torch.rand(11)
-        second = run_client(method, net, glob, {}, CLIENTS["two classes are missing"], rnd)
+        second = run_client(method, net, server_state, {}, CLIENTS["two classes are missing"], ctx)
     assert toy.bits(*first) == toy.bits(*second)
 
 
 def test_a_client_that_raises_gives_the_callers_randomness_and_threads_back(method: Method) -> None:
     threads, before = torch.get_num_threads(), _all_random_states()
     with pytest.raises(ValueError, match="another network's"):
-        run_client(method, toy.network("mlp"), method.begin(toy.network()), {}, toy.shard([0, 1]), Round(1, 0, 0))
+        run_client(
+            method, toy.network("mlp"), method.init(toy.network()), {}, toy.client_data([0, 1]), RoundContext(1, 0, 0)
+        )
     assert _all_random_states() == before
     assert torch.get_num_threads() == threads
 
 
-def test_bits_do_not_depend_on_the_callers_threads(method: Method, later: Global) -> None:
+def test_bits_do_not_depend_on_the_callers_threads(method: Method, later: ServerState) -> None:
     data, threads = CLIENTS["all classes, some labels wrong"], torch.get_num_threads()
     found = []
     try:
@@ -214,45 +220,45 @@ def test_bits_do_not_depend_on_the_callers_threads(method: Method, later: Global
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_learning_rate_falls_by_10_every_so_many_rounds(name: str) -> None:
-    falling, steady = toy.build(name, lr=0.1, lr_every=2), toy.build(name, lr=0.1, lr_every=0)
-    rounds = [Round(index, toy.SEED) for index in range(1, 8)]
-    assert [falling.rate(rnd) for rnd in rounds] == pytest.approx([0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4])
-    assert [steady.rate(rnd) for rnd in rounds] == [0.1] * 7
+    falling, steady = toy.build(name, lr=0.1, lr_decay_every=2), toy.build(name, lr=0.1, lr_decay_every=0)
+    rounds = [RoundContext(index, toy.SEED) for index in range(1, 8)]
+    assert [falling.learning_rate(ctx) for ctx in rounds] == pytest.approx([0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4])
+    assert [steady.learning_rate(ctx) for ctx in rounds] == [0.1] * 7
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_client_trains_at_the_rate_of_its_round(name: str) -> None:
-    falling = toy.build(name, lr=0.1, lr_every=2)
-    begun, data = falling.begin(toy.network()), CLIENTS["all classes, some labels wrong"]
+    falling = toy.build(name, lr=0.1, lr_decay_every=2)
+    begun, data = falling.init(toy.network()), CLIENTS["all classes, some labels wrong"]
     for index in (2, 3, 5):
-        fixed = toy.build(name, lr=falling.rate(Round(index, toy.SEED)), lr_every=0)
+        fixed = toy.build(name, lr=falling.learning_rate(RoundContext(index, toy.SEED)), lr_decay_every=0)
         found = toy.train(falling, begun, data, index)
         assert digest(found.model) == digest(toy.train(fixed, begun, data, index).model)
-    assert digest(found.model) != digest(toy.train(replace(falling, lr_every=0), begun, data, index).model)
+    assert digest(found.model) != digest(toy.train(replace(falling, lr_decay_every=0), begun, data, index).model)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_alone_a_round_is_one_epoch_and_nothing_else_changes_but_whose_guess_counts(name: str) -> None:
     usual = toy.build(name, epochs=5)
-    alone = usual.alone()
+    alone = usual.centralized()
     assert type(alone) is type(usual)
     changes = {"epochs": 1, "pseudo": "naive"} if name == "rofl" else {"epochs": 1}
     assert alone == replace(usual, **changes)
-    assert alone.alone() == alone
+    assert alone.centralized() == alone
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_that_is_told_of_the_noise_asks_for_the_ratio_only_where_it_is_left_open(name: str) -> None:
     settled = toy.build(name, tau=0.1, lr=0.2)
-    assert settled.for_noise("symmetric", 0.4) == settled
+    assert settled.with_noise_rate("symmetric", 0.4) == settled
     unsettled = {"rofl": {"tau": 0.4}, "coteaching": {"tau": 0.4}, "joint": {"lr": 0.03}}.get(name, {})
-    assert METHODS[name]().for_noise("pair", 0.4) == METHODS[name](**unsettled)
+    assert METHODS[name]().with_noise_rate("pair", 0.4) == METHODS[name](**unsettled)
 
 
 @pytest.mark.parametrize("name", ["rofl", "coteaching"])
 def test_a_ratio_that_is_only_called_known_trains_nobody(name: str) -> None:
     open_ = toy.build(name, tau="known")
-    begun = open_.begin(toy.network())
+    begun = open_.init(toy.network())
     with pytest.raises(ValueError, match="tau"):
-        toy.train(open_, begun, toy.shard([0, 1]), 1)
-    assert toy.train(open_.for_noise("symmetric", 0.4), begun, toy.shard([0, 1]), 1).weight == 2
+        toy.train(open_, begun, toy.client_data([0, 1]), 1)
+    assert toy.train(open_.with_noise_rate("symmetric", 0.4), begun, toy.client_data([0, 1]), 1).weight == 2

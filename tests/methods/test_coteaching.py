@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from rofl.core.tensors import Tensors, digest
-from rofl.data import Shard, batches
-from rofl.methods import CoTeaching, Global, Plain, Round, Update
-from rofl.methods.training import load_weights, weights
+from rofl.data import ClientDataset, batches
+from rofl.methods import CoTeaching, FedAvg, RoundContext, ServerState, Update
+from rofl.methods.weights import load_weights, model_weights
 from rofl.models import Network
 from tests.methods import toy
 from tests.naive import coteaching, equations
@@ -21,13 +21,13 @@ DATA = toy.noisy(range(24))
 
 
 @pytest.fixture(scope="module")
-def glob() -> Global:
+def server_state() -> ServerState:
     """Both networks after two rounds."""
     return toy.play(METHOD, [DATA, toy.noisy(range(24, 48))], rounds=2)
 
 
-def train(method: CoTeaching, glob: Global, data: Shard = DATA, index: int = T) -> Update:
-    return toy.train(method, glob, data, index)
+def train(method: CoTeaching, server_state: ServerState, data: ClientDataset = DATA, index: int = T) -> Update:
+    return toy.train(method, server_state, data, index)
 
 
 def loaded(tensors: Tensors, name: str = "small", width: float = 0.25) -> Network:
@@ -38,9 +38,9 @@ def loaded(tensors: Tensors, name: str = "small", width: float = 0.25) -> Networ
 
 def first_batch(index: int = T) -> tuple[Tensor, Tensor]:
     """Rows and images of the first step of a round whose batch is the whole shard."""
-    rnd = Round(index, toy.SEED, client=0)
-    order = next(batches(len(DATA), len(DATA), rnd.rng("batches")))
-    return order, DATA.inputs(order, rnd.rng("augment"))
+    ctx = RoundContext(index, toy.SEED, client=0)
+    order = next(batches(len(DATA), len(DATA), ctx.rng("batches")))
+    return order, DATA.inputs(order, ctx.rng("augment"))
 
 
 def losses(tensors: Tensors) -> Tensor:
@@ -77,14 +77,14 @@ def close(found: Tensors, expected: Tensors) -> bool:
 def test_a_client_does_what_algorithm_1_says(name: str, index: int) -> None:
     width = 0.06
     method = replace(METHOD, batch=6, warmup=2)  # R(t) of 6 samples: 4.5, then 3
-    shards = [toy.noisy(range(12)), toy.shard([row for row in range(12, 30) if row % 4 != 2])]
-    start = method.begin(toy.network(name, width))
+    shards = [toy.noisy(range(12)), toy.client_data([row for row in range(12, 30) if row % 4 != 2])]
+    start = method.init(toy.network(name, width))
     if index > 1:
         start = toy.play(replace(method, lr=0.02), shards, rounds=1, net=toy.network(name, width))
     for data in shards:
-        rnd = Round(index, toy.SEED, client=0)
-        epochs = toy.drawn_epochs(method, data, rnd)
-        f, g = loaded(start.model, name, width), loaded(start.extra, name, width)
+        ctx = RoundContext(index, toy.SEED, client=0)
+        epochs = toy.drawn_epochs(method, data, ctx)
+        f, g = loaded(start.model, name, width), loaded(start.aux, name, width)
         coteaching.co_teach(
             f,
             g,
@@ -98,44 +98,44 @@ def test_a_client_does_what_algorithm_1_says(name: str, index: int) -> None:
             warmup=method.warmup,
         )
         update = toy.train(method, start, data, index, net=toy.network(name, width))
-        for net, before, found in [(f, start.model, update.model), (g, start.extra, update.extra)]:
-            toy.assert_same_change(found, weights(net), before, len(data))
+        for net, before, found in [(f, start.model, update.model), (g, start.aux, update.aux)]:
+            toy.assert_same_change(found, model_weights(net), before, len(data))
 
 
 # --- each is taught by the other ---
 
 
-def test_each_network_learns_from_the_others_choice_and_not_from_its_own(glob: Global) -> None:
-    own, others = easiest(glob.model), easiest(glob.extra)
+def test_each_network_learns_from_the_others_choice_and_not_from_its_own(server_state: ServerState) -> None:
+    own, others = easiest(server_state.model), easiest(server_state.aux)
     assert own != others
-    update = train(ONE_STEP, glob)
-    assert close(update.model, one_step(glob.model, others))
-    assert not close(update.model, one_step(glob.model, own))
-    assert close(update.extra, one_step(glob.extra, own))
-    assert not close(update.extra, one_step(glob.extra, others))
+    update = train(ONE_STEP, server_state)
+    assert close(update.model, one_step(server_state.model, others))
+    assert not close(update.model, one_step(server_state.model, own))
+    assert close(update.aux, one_step(server_state.aux, own))
+    assert not close(update.aux, one_step(server_state.aux, others))
 
 
-def test_another_peer_has_the_first_learn_from_other_samples(glob: Global) -> None:
-    stranger = Global(glob.model, CoTeaching().begin(toy.network()).extra)
-    assert easiest(stranger.extra) != easiest(glob.extra)
+def test_another_peer_has_the_first_learn_from_other_samples(server_state: ServerState) -> None:
+    stranger = ServerState(server_state.model, CoTeaching().init(toy.network()).aux)
+    assert easiest(stranger.aux) != easiest(server_state.aux)
     found = train(ONE_STEP, stranger)
-    assert digest(found.model) != digest(train(ONE_STEP, glob).model)
-    assert close(found.model, one_step(glob.model, easiest(stranger.extra)))
+    assert digest(found.model) != digest(train(ONE_STEP, server_state).model)
+    assert close(found.model, one_step(server_state.model, easiest(stranger.aux)))
 
 
-def test_where_nothing_is_left_out_the_peer_has_no_say_and_each_is_plain_fedavg(glob: Global) -> None:
+def test_where_nothing_is_left_out_the_peer_has_no_say_and_each_is_plain_fedavg(server_state: ServerState) -> None:
     method = replace(METHOD, tau=0.0)
-    stranger = Global(glob.model, CoTeaching().begin(toy.network()).extra)
-    assert digest(train(method, glob).model) == digest(train(method, stranger).model)
-    plain = Plain(lr=METHOD.lr, batch=METHOD.batch, epochs=METHOD.epochs)
-    found = train(method, glob)
-    assert close(found.model, toy.train(plain, Global(glob.model), DATA, T).model)
-    assert close(found.extra, toy.train(plain, Global(glob.extra), DATA, T).model)
+    stranger = ServerState(server_state.model, CoTeaching().init(toy.network()).aux)
+    assert digest(train(method, server_state).model) == digest(train(method, stranger).model)
+    plain = FedAvg(lr=METHOD.lr, batch=METHOD.batch, epochs=METHOD.epochs)
+    found = train(method, server_state)
+    assert close(found.model, toy.train(plain, ServerState(server_state.model), DATA, T).model)
+    assert close(found.aux, toy.train(plain, ServerState(server_state.aux), DATA, T).model)
 
 
-def test_a_label_that_the_peer_finds_hard_does_not_matter_to_the_first(glob: Global) -> None:
+def test_a_label_that_the_peer_finds_hard_does_not_matter_to_the_first(server_state: ServerState) -> None:
     order, _ = first_batch()
-    hardest = int(order[losses(glob.extra).argmax()])
+    hardest = int(order[losses(server_state.aux).argmax()])
     others = [label for label in range(toy.CLASSES) if label != int(DATA.labels[hardest])]
     found = []
     for label in others:
@@ -143,12 +143,15 @@ def test_a_label_that_the_peer_finds_hard_does_not_matter_to_the_first(glob: Glo
         labels[hardest] = label
         found.append(replace(DATA, labels=labels))
     # whichever label it has, the peer leaves it out as long as it finds it hard
-    kept = [data for data in found if _left_out(glob.extra, data, hardest)]
+    kept = [data for data in found if _left_out(server_state.aux, data, hardest)]
     assert kept
-    assert all(digest(train(ONE_STEP, glob, data).model) == digest(train(ONE_STEP, glob).model) for data in kept)
+    assert all(
+        digest(train(ONE_STEP, server_state, data).model) == digest(train(ONE_STEP, server_state).model)
+        for data in kept
+    )
 
 
-def _left_out(tensors: Tensors, data: Shard, row: int) -> bool:
+def _left_out(tensors: Tensors, data: ClientDataset, row: int) -> bool:
     order, inputs = first_batch()
     logits, _ = loaded(tensors).train()(inputs)
     each = torch.nn.functional.cross_entropy(logits.detach(), data.labels[order], reduction="none")
@@ -160,10 +163,10 @@ def _left_out(tensors: Tensors, data: Shard, row: int) -> bool:
 
 @pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
 def test_the_two_start_from_different_weights_of_the_same_kind(name: str) -> None:
-    begun = METHOD.begin(toy.network(name, width=0.06))
-    assert begun.model.keys() == begun.extra.keys()
+    begun = METHOD.init(toy.network(name, width=0.06))
+    assert begun.model.keys() == begun.aux.keys()
     for key, value in begun.model.items():
-        peer = begun.extra[key]
+        peer = begun.aux[key]
         assert peer.shape == value.shape
         if value.dim() > 1:  # matrices and kernels are drawn, shifts and scales begin alike
             assert not torch.equal(peer, value), key
@@ -172,32 +175,34 @@ def test_the_two_start_from_different_weights_of_the_same_kind(name: str) -> Non
 
 def test_the_first_is_the_given_network_and_the_same_seed_gives_the_same_two() -> None:
     net = toy.network()
-    before = digest(weights(net))
-    begun, again = METHOD.begin(net), METHOD.begin(toy.network())
-    assert digest(weights(net)) == digest(begun.model) == before
-    assert digest(begun.model, begun.extra) == digest(again.model, again.extra)
+    before = digest(model_weights(net))
+    begun, again = METHOD.init(net), METHOD.init(toy.network())
+    assert digest(model_weights(net)) == digest(begun.model) == before
+    assert digest(begun.model, begun.aux) == digest(again.model, again.aux)
 
 
 def test_another_seed_gives_another_peer() -> None:
     first, second = toy.network(), toy.network()
     with torch.no_grad():
         next(second.parameters()).mul_(1.5)
-    assert digest(METHOD.begin(first).extra) != digest(METHOD.begin(second).extra)
+    assert digest(METHOD.init(first).aux) != digest(METHOD.init(second).aux)
 
 
 def test_drawing_the_peer_leaves_the_callers_randomness_alone() -> None:
     net, before = toy.network(), torch.get_rng_state()
-    METHOD.begin(net)
+    METHOD.init(net)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_server_averages_both_networks_by_samples(glob: Global) -> None:
-    shards = [DATA, toy.shard([72]), toy.shard(range(48, 60))]
-    updates = [toy.train(METHOD, glob, data, T, client) for client, data in enumerate(shards)]
-    merged = METHOD.server(glob, sum(updates, METHOD.blank(glob)), Round(T, toy.SEED))
+def test_the_server_averages_both_networks_by_samples(server_state: ServerState) -> None:
+    shards = [DATA, toy.client_data([72]), toy.client_data(range(48, 60))]
+    updates = [toy.train(METHOD, server_state, data, T, client) for client, data in enumerate(shards)]
+    merged = METHOD.server_update(
+        server_state, sum(updates, METHOD.zero_update(server_state)), RoundContext(T, toy.SEED)
+    )
     for before, after, parts in [
-        (glob.model, merged.model, [update.model for update in updates]),
-        (glob.extra, merged.extra, [update.extra for update in updates]),
+        (server_state.model, merged.model, [update.model for update in updates]),
+        (server_state.aux, merged.aux, [update.aux for update in updates]),
     ]:
         for name, value in after.items():
             local = [
@@ -209,48 +214,50 @@ def test_the_server_averages_both_networks_by_samples(glob: Global) -> None:
             assert not torch.equal(value, before[name])
 
 
-def test_after_rounds_together_the_two_are_still_two(glob: Global) -> None:
-    assert all(not torch.equal(glob.model[name], glob.extra[name]) for name in glob.model)
+def test_after_rounds_together_the_two_are_still_two(server_state: ServerState) -> None:
+    assert all(not torch.equal(server_state.model[name], server_state.aux[name]) for name in server_state.model)
 
 
-def test_the_network_of_the_engine_ends_as_the_first(glob: Global) -> None:
+def test_the_network_of_the_engine_ends_as_the_first(server_state: ServerState) -> None:
     net = toy.network()
-    update = toy.train(METHOD, glob, DATA, T, net=net)
-    for name, value in weights(net).items():
-        torch.testing.assert_close(len(DATA) * (value - glob.model[name]), update.model[name])
+    update = toy.train(METHOD, server_state, DATA, T, net=net)
+    for name, value in model_weights(net).items():
+        torch.testing.assert_close(len(DATA) * (value - server_state.model[name]), update.model[name])
 
 
 # --- R(t) ---
 
 
-def test_r_of_t_falls_until_the_warmup_ends(glob: Global) -> None:
-    rates = [METHOD.keep_rate(Round(index, toy.SEED)) for index in range(1, 8)]
+def test_r_of_t_falls_until_the_warmup_ends(server_state: ServerState) -> None:
+    rates = [METHOD.keep_rate(RoundContext(index, toy.SEED)) for index in range(1, 8)]
     assert rates == pytest.approx([5 / 6, 4 / 6, 0.5, 0.5, 0.5, 0.5, 0.5])
-    full = train(replace(METHOD, warmup=1), glob)
-    assert digest(train(replace(METHOD, warmup=T), glob).model) == digest(full.model)
-    assert digest(train(replace(METHOD, warmup=2 * T), glob).model) != digest(full.model)
-    half = train(replace(METHOD, tau=0.25, warmup=1), glob)
-    assert digest(train(replace(METHOD, warmup=2 * T), glob).model) == digest(half.model)
+    full = train(replace(METHOD, warmup=1), server_state)
+    assert digest(train(replace(METHOD, warmup=T), server_state).model) == digest(full.model)
+    assert digest(train(replace(METHOD, warmup=2 * T), server_state).model) != digest(full.model)
+    half = train(replace(METHOD, tau=0.25, warmup=1), server_state)
+    assert digest(train(replace(METHOD, warmup=2 * T), server_state).model) == digest(half.model)
 
 
-def test_the_reported_loss_is_that_of_the_chosen_samples(glob: Global) -> None:
-    own, others = losses(glob.model), losses(glob.extra)
-    taught = own[sorted(easiest(glob.extra))].mean() + others[sorted(easiest(glob.model))].mean()
-    metrics = train(ONE_STEP, glob).metrics
+def test_the_reported_loss_is_that_of_the_chosen_samples(server_state: ServerState) -> None:
+    own, others = losses(server_state.model), losses(server_state.aux)
+    taught = own[sorted(easiest(server_state.aux))].mean() + others[sorted(easiest(server_state.model))].mean()
+    metrics = train(ONE_STEP, server_state).metrics
     assert metrics["samples"] == len(DATA)
     assert metrics["loss"] == pytest.approx(float(taught) * len(DATA), rel=1e-4)
 
 
-def test_tau_must_be_a_number_by_the_time_of_training(glob: Global) -> None:
+def test_tau_must_be_a_number_by_the_time_of_training(server_state: ServerState) -> None:
     unknown = replace(METHOD, tau="known")
     with pytest.raises(ValueError, match="tau"):
-        train(unknown, glob)
-    assert digest(train(unknown.for_noise("pair", 0.5), glob).model) == digest(train(METHOD, glob).model)
+        train(unknown, server_state)
+    assert digest(train(unknown.with_noise_rate("pair", 0.5), server_state).model) == digest(
+        train(METHOD, server_state).model
+    )
 
 
 def test_published_weights_stay_in_the_peer_and_its_classifier_is_its_own() -> None:
     net = toy.network()
     net.pretrained = True
-    begun = toy.build("coteaching").begin(net)
+    begun = toy.build("coteaching").init(net)
     for name, value in begun.model.items():
-        assert torch.equal(value, begun.extra[name]) == (not name.startswith("classifier.")), name
+        assert torch.equal(value, begun.aux[name]) == (not name.startswith("classifier.")), name

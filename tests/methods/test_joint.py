@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from rofl.core.tensors import Tensors, digest
-from rofl.data import Shard, batches
-from rofl.engines.client import run_client
-from rofl.methods import Global, Joint, Plain, Round, Update
+from rofl.data import ClientDataset, batches
+from rofl.methods import FedAvg, Joint, RoundContext, ServerState, Update
 from rofl.methods.joint import published_rate
-from rofl.methods.training import load_weights, weights
+from rofl.methods.weights import load_weights, model_weights
 from rofl.models import Network
+from rofl.simulation.client import run_client
 from tests.methods import toy
 from tests.naive import equations, joint
 
@@ -25,15 +25,19 @@ DATA = toy.noisy(range(24))
 
 
 @pytest.fixture(scope="module")
-def glob() -> Global:
+def server_state() -> ServerState:
     """After two rounds."""
     return toy.play(METHOD, [DATA, toy.noisy(range(24, 48))], rounds=2)
 
 
 def train(
-    method: Joint, glob: Global, state: Tensors | None = None, index: int = START, data: Shard = DATA
+    method: Joint,
+    server_state: ServerState,
+    state: Tensors | None = None,
+    index: int = START,
+    data: ClientDataset = DATA,
 ) -> tuple[Update, Tensors]:
-    return run_client(method, toy.network(), glob, state or {}, data, Round(index, toy.SEED, client=0))
+    return run_client(method, toy.network(), server_state, state or {}, data, RoundContext(index, toy.SEED, client=0))
 
 
 def loaded(tensors: Tensors, name: str = "small", width: float = 0.25) -> Network:
@@ -42,15 +46,15 @@ def loaded(tensors: Tensors, name: str = "small", width: float = 0.25) -> Networ
     return net
 
 
-def one_hot(data: Shard = DATA) -> Tensor:
+def one_hot(data: ClientDataset = DATA) -> Tensor:
     return torch.tensor([equations.one_hot(label, toy.CLASSES) for label in data.labels.tolist()])
 
 
-def gradients(glob: Global, term: Any, index: int = START) -> Tensors:
+def gradients(server_state: ServerState, term: Any, index: int = START) -> Tensors:
     """Of a function of the logits and the row order, at the first step of a round whose batch is the whole shard."""
-    net, rnd = loaded(glob.model).train(), Round(index, toy.SEED, client=0)
-    order = next(batches(len(DATA), len(DATA), rnd.rng("batches")))
-    logits, _ = net(DATA.inputs(order, rnd.rng("augment")))
+    net, ctx = loaded(server_state.model).train(), RoundContext(index, toy.SEED, client=0)
+    order = next(batches(len(DATA), len(DATA), ctx.rng("batches")))
+    logits, _ = net(DATA.inputs(order, ctx.rng("augment")))
     term(logits.softmax(dim=1), order).backward()
     return {name: parameter.grad for name, parameter in net.named_parameters()}
 
@@ -64,12 +68,12 @@ def test_two_participations_in_a_row_do_what_algorithm_1_says(name: str, index: 
     """Before the start, over it, and after it: weights, labels and collected predictions."""
     width, data = 0.06, toy.noisy(range(14))
     method = replace(METHOD, batch=6)
-    glob = method.begin(toy.network(name, width))
+    server_state = method.init(toy.network(name, width))
     labels, past, state = one_hot(data).tolist(), [], {}
     for t in (index, index + 1):
-        rnd = Round(t, toy.SEED, client=0)
-        epochs = toy.drawn_epochs(method, data, rnd)
-        net = loaded(glob.model, name, width)
+        ctx = RoundContext(t, toy.SEED, client=0)
+        epochs = toy.drawn_epochs(method, data, ctx)
+        net = loaded(server_state.model, name, width)
         labels, past = joint.joint_optimization(
             net,
             labels,
@@ -84,11 +88,13 @@ def test_two_participations_in_a_row_do_what_algorithm_1_says(name: str, index: 
             start=method.start,
             memory=method.memory,
         )
-        update, state = run_client(method, toy.network(name, width), glob, state, data, rnd)
-        toy.assert_same_change(update.model, weights(net), glob.model, len(data))
+        update, state = run_client(method, toy.network(name, width), server_state, state, data, ctx)
+        toy.assert_same_change(update.model, model_weights(net), server_state.model, len(data))
         torch.testing.assert_close(state["labels"], torch.tensor(labels), rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(state["past"], torch.tensor(past), rtol=1e-3, atol=1e-4)
-        glob = method.server(glob, method.blank(glob) + update, Round(t, toy.SEED))
+        server_state = method.server_update(
+            server_state, method.zero_update(server_state) + update, RoundContext(t, toy.SEED)
+        )
     assert torch.equal(state["labels"], one_hot(data)) == (index + 1 < START)
 
 
@@ -96,8 +102,8 @@ def test_two_participations_in_a_row_do_what_algorithm_1_says(name: str, index: 
 
 
 @pytest.mark.parametrize("off", [{"alpha": 0.0}, {"beta": 0.0}])
-def test_each_weighted_term_moves_the_whole_network(glob: Global, off: dict[str, float]) -> None:
-    with_it, without = train(METHOD, glob)[0].model, train(replace(METHOD, **off), glob)[0].model
+def test_each_weighted_term_moves_the_whole_network(server_state: ServerState, off: dict[str, float]) -> None:
+    with_it, without = train(METHOD, server_state)[0].model, train(replace(METHOD, **off), server_state)[0].model
     assert not torch.equal(with_it["extractor.0.weight"], without["extractor.0.weight"])
     assert not torch.equal(with_it["classifier.weight"], without["classifier.weight"])
 
@@ -111,34 +117,34 @@ def _entropy(s: Tensor, order: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("name", "term"), [("alpha", _prior), ("beta", _entropy)])
-def test_a_weight_adds_so_much_of_its_terms_gradient(glob: Global, name: str, term: Any) -> None:
+def test_a_weight_adds_so_much_of_its_terms_gradient(server_state: ServerState, name: str, term: Any) -> None:
     bare = replace(ONE_STEP, alpha=0.0, beta=0.0)
-    alone, both = train(bare, glob)[0].model, train(replace(bare, **{name: 0.7}), glob)[0].model
-    for key, gradient in gradients(glob, term).items():
+    alone, both = train(bare, server_state)[0].model, train(replace(bare, **{name: 0.7}), server_state)[0].model
+    for key, gradient in gradients(server_state, term).items():
         expected = -bare.lr * 0.7 * len(DATA) * gradient
         torch.testing.assert_close(both[key] - alone[key], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_l_c_pulls_towards_the_labels_of_the_state(glob: Global) -> None:
+def test_l_c_pulls_towards_the_labels_of_the_state(server_state: ServerState) -> None:
     bare = replace(ONE_STEP, alpha=0.0, beta=0.0)
     soft = torch.tensor([equations.softmax([float((row * 7 + c) % 5) for c in range(4)]) for row in range(len(DATA))])
     state = {"labels": soft, "past": torch.empty(0, len(DATA), toy.CLASSES)}
-    found = train(bare, glob, state)[0].model
-    expected = gradients(glob, lambda s, order: (soft[order] * (soft[order] / s).log()).sum() / len(s))
+    found = train(bare, server_state, state)[0].model
+    expected = gradients(server_state, lambda s, order: (soft[order] * (soft[order] / s).log()).sum() / len(s))
     for key, gradient in expected.items():
         torch.testing.assert_close(found[key], -bare.lr * len(DATA) * gradient, rtol=1e-3, atol=1e-4)
 
 
-def test_with_the_given_labels_and_no_other_term_it_is_plain_fedavg(glob: Global) -> None:
+def test_with_the_given_labels_and_no_other_term_it_is_plain_fedavg(server_state: ServerState) -> None:
     bare = replace(METHOD, alpha=0.0, beta=0.0, start=START + 1)
-    plain = toy.train(Plain(lr=METHOD.lr, batch=METHOD.batch, epochs=METHOD.epochs), glob, DATA, START)
-    found, _ = train(bare, glob)
+    plain = toy.train(FedAvg(lr=METHOD.lr, batch=METHOD.batch, epochs=METHOD.epochs), server_state, DATA, START)
+    found, _ = train(bare, server_state)
     for name, value in plain.model.items():
         torch.testing.assert_close(found.model[name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> None:
-    metrics = train(replace(METHOD, alpha=0.7, beta=0.3), glob)[0].metrics
+def test_the_reported_loss_is_the_sum_of_its_weighted_terms(server_state: ServerState) -> None:
+    metrics = train(replace(METHOD, alpha=0.7, beta=0.3), server_state)[0].metrics
     total = metrics["loss_c"] + 0.7 * metrics["loss_p"] + 0.3 * metrics["loss_e"]
     assert metrics["loss"] == pytest.approx(total, rel=1e-4)
     assert min(metrics["loss_c"], metrics["loss_p"], metrics["loss_e"]) > 0
@@ -148,18 +154,18 @@ def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> Non
 # --- labels ---
 
 
-def test_labels_are_as_given_before_the_start(glob: Global) -> None:
+def test_labels_are_as_given_before_the_start(server_state: ServerState) -> None:
     state: Tensors = {}
     for index in range(1, START):
-        _, state = train(METHOD, glob, state, index)
+        _, state = train(METHOD, server_state, state, index)
         assert torch.equal(state["labels"], one_hot())
 
 
 @pytest.mark.parametrize("data", toy.clients().values(), ids=toy.clients())
-def test_labels_are_distributions_from_the_start_on(glob: Global, data: Shard) -> None:
+def test_labels_are_distributions_from_the_start_on(server_state: ServerState, data: ClientDataset) -> None:
     state: Tensors = {}
     for index in (START, START + 1):
-        _, state = train(METHOD, glob, state, index, data)
+        _, state = train(METHOD, server_state, state, index, data)
         labels = state["labels"]
         assert labels.shape == (len(data), toy.CLASSES)
         assert (labels > 0).all()
@@ -168,54 +174,61 @@ def test_labels_are_distributions_from_the_start_on(glob: Global, data: Shard) -
         torch.testing.assert_close(labels, state["past"].mean(dim=0))
 
 
-def test_predictions_of_rounds_before_the_start_count_too(glob: Global) -> None:
-    _, before = train(METHOD, glob, index=START - 1)
-    _, after = train(replace(METHOD, epochs=1), glob, before)
+def test_predictions_of_rounds_before_the_start_count_too(server_state: ServerState) -> None:
+    _, before = train(METHOD, server_state, index=START - 1)
+    _, after = train(replace(METHOD, epochs=1), server_state, before)
     assert torch.equal(after["past"][:2], before["past"])
     torch.testing.assert_close(after["labels"], (before["past"].sum(dim=0) + after["past"][2]) / 3)
 
 
 @pytest.mark.parametrize("memory", [1, 2, 3, 9])
-def test_no_more_epochs_are_kept_than_memory_says_and_they_are_the_newest(glob: Global, memory: int) -> None:
+def test_no_more_epochs_are_kept_than_memory_says_and_they_are_the_newest(
+    server_state: ServerState, memory: int
+) -> None:
     method = replace(METHOD, memory=memory, start=99)
     state, all_of_it = {}, {}
     for index in (1, 2, 3):
-        _, state = train(method, glob, state, index)
-        _, all_of_it = train(replace(method, memory=99), glob, all_of_it, index)
+        _, state = train(method, server_state, state, index)
+        _, all_of_it = train(replace(method, memory=99), server_state, all_of_it, index)
     assert len(all_of_it["past"]) == 3 * METHOD.epochs
     assert torch.equal(state["past"], all_of_it["past"][-memory:])
 
 
-def test_with_a_memory_of_one_the_labels_are_the_last_epochs_predictions(glob: Global) -> None:
-    _, state = train(replace(METHOD, memory=1), glob)
+def test_with_a_memory_of_one_the_labels_are_the_last_epochs_predictions(server_state: ServerState) -> None:
+    _, state = train(replace(METHOD, memory=1), server_state)
     assert state["past"].shape == (1, len(DATA), toy.CLASSES)
     assert torch.equal(state["labels"], state["past"][0])
 
 
-def test_labels_are_renewed_after_every_epoch_and_used_in_the_next(glob: Global) -> None:
+def test_labels_are_renewed_after_every_epoch_and_used_in_the_next(server_state: ServerState) -> None:
     """In the first epoch of the start round the given labels are still at work, in the second no more."""
     late = replace(METHOD, start=START + 1)
-    one = [train(replace(method, epochs=1), glob)[0] for method in (METHOD, late)]
-    two = [train(method, glob)[0] for method in (METHOD, late)]
+    one = [train(replace(method, epochs=1), server_state)[0] for method in (METHOD, late)]
+    two = [train(method, server_state)[0] for method in (METHOD, late)]
     assert digest(one[0].model) == digest(one[1].model)
     assert digest(two[0].model) != digest(two[1].model)
 
 
-def test_the_state_is_used_and_stays_with_the_client(glob: Global) -> None:
-    _, state = train(METHOD, glob)
+def test_the_state_is_used_and_stays_with_the_client(server_state: ServerState) -> None:
+    _, state = train(METHOD, server_state)
     before = digest(state)
-    again, _ = train(METHOD, glob, state, START + 1)
-    fresh, _ = train(METHOD, glob, None, START + 1)
+    again, _ = train(METHOD, server_state, state, START + 1)
+    fresh, _ = train(METHOD, server_state, None, START + 1)
     assert digest(again.model) != digest(fresh.model)
     assert digest(state) == before
-    assert again.model.keys() == glob.model.keys()
-    assert again.extra == {}
-    assert METHOD.server(glob, METHOD.blank(glob) + again, Round(START + 1, toy.SEED)).extra == {}
+    assert again.model.keys() == server_state.model.keys()
+    assert again.aux == {}
+    assert (
+        METHOD.server_update(
+            server_state, METHOD.zero_update(server_state) + again, RoundContext(START + 1, toy.SEED)
+        ).aux
+        == {}
+    )
 
 
 def test_labels_that_the_received_model_knows_better_are_mended() -> None:
-    others = toy.play(Plain(lr=0.05, batch=8, epochs=2), [toy.shard(range(24, 96))], rounds=6)
-    truth, state = toy.shard(range(24)).labels, {}
+    others = toy.play(FedAvg(lr=0.05, batch=8, epochs=2), [toy.client_data(range(24, 96))], rounds=6)
+    truth, state = toy.client_data(range(24)).labels, {}
     for index in (START, START + 1):
         _, state = train(replace(METHOD, lr=0.01), others, state, index)
     assert int((DATA.labels != truth).sum()) >= 5
@@ -225,12 +238,12 @@ def test_labels_that_the_received_model_knows_better_are_mended() -> None:
 # --- the learning rate ---
 
 
-def test_a_learning_rate_of_zero_is_refused_in_training_and_filled_in_before_it(glob: Global) -> None:
+def test_a_learning_rate_of_zero_is_refused_in_training_and_filled_in_before_it(server_state: ServerState) -> None:
     with pytest.raises(ValueError, match="lr"):
-        train(replace(METHOD, lr=0.0), glob)
-    assert replace(METHOD, lr=0.0).for_noise("symmetric", 0.7) == replace(METHOD, lr=0.08)
-    assert replace(METHOD, lr=0.5).for_noise("symmetric", 0.7) == replace(METHOD, lr=0.5)
-    assert Joint().for_noise("pair", 0.4).lr == 0.03
+        train(replace(METHOD, lr=0.0), server_state)
+    assert replace(METHOD, lr=0.0).with_noise_rate("symmetric", 0.7) == replace(METHOD, lr=0.08)
+    assert replace(METHOD, lr=0.5).with_noise_rate("symmetric", 0.7) == replace(METHOD, lr=0.5)
+    assert Joint().with_noise_rate("pair", 0.4).lr == 0.03
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from rofl.core.tensors import digest
-from rofl.data import Shard, batches
-from rofl.methods import Global, Plain, Rofl, Round, Update
-from rofl.methods import pseudo as pseudo_labels
-from rofl.methods.training import forward, load_weights
-from rofl.methods.training import weights as all_weights
+from rofl.data import ClientDataset, batches
+from rofl.methods import FedAvg, Rofl, RoundContext, ServerState, Update
+from rofl.methods import pseudo_labels as pseudo_labels
+from rofl.methods.inference import forward
+from rofl.methods.weights import load_weights
+from rofl.methods.weights import model_weights as all_weights
 from rofl.models import Network
 from tests.methods import toy
 from tests.naive import equations, local_update
@@ -24,13 +25,13 @@ ONE_STEP = {"batch": 24, "epochs": 1, "momentum": 0.0, "weight_decay": 0.0}
 
 
 @pytest.fixture(scope="module")
-def glob() -> Global:
+def server_state() -> ServerState:
     """The global state after two rounds: centroids are there, predictions are not firm yet."""
     return toy.play(replace(FULL, lr=0.25, lambda_e=0.0), [DATA, toy.noisy(range(24, 48))], rounds=2)
 
 
-def train(method: Rofl | Plain, glob: Global, data: Shard = DATA, index: int = T) -> Update:
-    return toy.train(method, glob, data, index)
+def train(method: Rofl | FedAvg, server_state: ServerState, data: ClientDataset = DATA, index: int = T) -> Update:
+    return toy.train(method, server_state, data, index)
 
 
 def same_weights(left: Update, right: Update) -> bool:
@@ -41,33 +42,35 @@ def moved(left: Update, right: Update) -> set[str]:
     return {name for name in left.model if not torch.equal(left.model[name], right.model[name])}
 
 
-def first_batch(glob: Global, data: Shard = DATA, index: int = T) -> tuple[Network, torch.Tensor, torch.Tensor]:
+def first_batch(
+    server_state: ServerState, data: ClientDataset = DATA, index: int = T
+) -> tuple[Network, torch.Tensor, torch.Tensor]:
     """The network, logits and features at the first step of a round whose batch is the whole shard, and its order."""
-    rnd, net = Round(index, toy.SEED, client=0), toy.network()
-    load_weights(net, glob.model)
+    ctx, net = RoundContext(index, toy.SEED, client=0), toy.network()
+    load_weights(net, server_state.model)
     net.train()
-    order = next(batches(len(data), len(data), rnd.rng("batches")))
-    return net, order, data.inputs(order, rnd.rng("augment"))
+    order = next(batches(len(data), len(data), ctx.rng("batches")))
+    return net, order, data.inputs(order, ctx.rng("augment"))
 
 
 # --- every term acts ---
 
 
 @pytest.mark.parametrize("off", [{"lambda_cen": 0.0}, {"lambda_e": 0.0}, {"mask": False}, {"pseudo": "none"}])
-def test_each_part_of_the_loss_moves_the_feature_extractor(glob: Global, off: dict[str, Any]) -> None:
-    difference = moved(train(FULL, glob), train(replace(FULL, **off), glob))
+def test_each_part_of_the_loss_moves_the_feature_extractor(server_state: ServerState, off: dict[str, Any]) -> None:
+    difference = moved(train(FULL, server_state), train(replace(FULL, **off), server_state))
     assert "extractor.0.weight" in difference
     assert "classifier.weight" in difference
 
 
 @pytest.mark.parametrize("form", ["dimension", "sample", "sum"])
-def test_the_gradient_of_l_cen_reaches_the_extractor_and_only_that(glob: Global, form: str) -> None:
+def test_the_gradient_of_l_cen_reaches_the_extractor_and_only_that(server_state: ServerState, form: str) -> None:
     bare, weight = replace(BARE, **ONE_STEP), 0.5
-    alone = train(bare, glob)
-    both = train(replace(bare, lambda_cen=weight, cen_form=form), glob)
-    net, order, inputs = first_batch(glob)
+    alone = train(bare, server_state)
+    both = train(replace(bare, lambda_cen=weight, cen_form=form), server_state)
+    net, order, inputs = first_batch(server_state)
     _, features = net(inputs)
-    apart = (features - glob.extra["centroids"][DATA.labels[order]]).square().sum()
+    apart = (features - server_state.aux["centroids"][DATA.labels[order]]).square().sum()
     loss = apart / {"sum": 1, "sample": len(DATA), "dimension": len(DATA) * net.feature_size}[form]
     loss.backward()
     assert moved(alone, both) == {name for name, _ in net.extractor.named_parameters(prefix="extractor")}
@@ -76,10 +79,10 @@ def test_the_gradient_of_l_cen_reaches_the_extractor_and_only_that(glob: Global,
         torch.testing.assert_close(both.model[name] - alone.model[name], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_l_e_is_the_gradient_of_the_mean_entropy(glob: Global) -> None:
+def test_l_e_is_the_gradient_of_the_mean_entropy(server_state: ServerState) -> None:
     bare = replace(BARE, **ONE_STEP)
-    alone, both = train(bare, glob), train(replace(bare, lambda_e=0.8), glob)
-    net, _, inputs = first_batch(glob)
+    alone, both = train(bare, server_state), train(replace(bare, lambda_e=0.8), server_state)
+    net, _, inputs = first_batch(server_state)
     probabilities = net(inputs)[0].softmax(dim=1)
     (-(probabilities * probabilities.log()).sum() / len(DATA)).backward()
     for name, parameter in net.named_parameters():
@@ -88,16 +91,20 @@ def test_l_e_is_the_gradient_of_the_mean_entropy(glob: Global) -> None:
 
 
 @pytest.mark.parametrize(("index", "share"), [(1, 0.25), (2, 0.5), (4, 1.0), (9, 1.0)])
-def test_lambda_cen_rises_over_the_rounds_up_to_t_pl(glob: Global, index: int, share: float) -> None:
-    now = train(replace(FULL, lambda_cen=0.8), glob, index=index)
-    fixed = train(replace(FULL, lambda_cen=0.8 * share, cen_rise=0.0), glob, index=index)
+def test_lambda_cen_rises_over_the_rounds_up_to_t_pl(server_state: ServerState, index: int, share: float) -> None:
+    now = train(replace(FULL, lambda_cen=0.8), server_state, index=index)
+    fixed = train(replace(FULL, lambda_cen=0.8 * share, cen_rise=0.0), server_state, index=index)
     assert same_weights(now, fixed)
 
 
-def test_lambda_cen_can_wait(glob: Global) -> None:
+def test_lambda_cen_can_wait(server_state: ServerState) -> None:
     waiting = replace(FULL, cen_start=2.0)  # twice T_pl
-    assert same_weights(train(waiting, glob, index=8), train(replace(FULL, lambda_cen=0.0), glob, index=8))
-    assert not same_weights(train(waiting, glob, index=9), train(replace(FULL, lambda_cen=0.0), glob, index=9))
+    assert same_weights(
+        train(waiting, server_state, index=8), train(replace(FULL, lambda_cen=0.0), server_state, index=8)
+    )
+    assert not same_weights(
+        train(waiting, server_state, index=9), train(replace(FULL, lambda_cen=0.0), server_state, index=9)
+    )
 
 
 # --- Algorithm 1 ---
@@ -105,19 +112,19 @@ def test_lambda_cen_can_wait(glob: Global) -> None:
 
 @pytest.mark.parametrize("name", ["small", "mlp"])
 @pytest.mark.parametrize(("index", "soft"), [(1, False), (2, False), (T, False), (T, True)])
-def test_a_client_does_what_algorithm_1_says(glob: Global, name: str, index: int, soft: bool) -> None:
-    net, rnd = toy.network(name, width=0.06), Round(index, toy.SEED, client=0)
+def test_a_client_does_what_algorithm_1_says(server_state: ServerState, name: str, index: int, soft: bool) -> None:
+    net, ctx = toy.network(name, width=0.06), RoundContext(index, toy.SEED, client=0)
     method = replace(FULL, batch=6, soft=soft, warmup=3)
-    shards = [toy.noisy(range(12)), toy.shard([row for row in range(12, 30) if row % 4 != 2])]
-    start = method.begin(net) if index == 1 else toy.play(replace(method, lr=0.02), shards, rounds=1, net=net)
+    shards = [toy.noisy(range(12)), toy.client_data([row for row in range(12, 30) if row % 4 != 2])]
+    start = method.init(net) if index == 1 else toy.play(replace(method, lr=0.02), shards, rounds=1, net=net)
 
-    total, locals_, counts = method.blank(start), [], []
+    total, locals_, counts = method.zero_update(start), [], []
     for data in shards:
         load_weights(net, start.model)
-        epochs = toy.drawn_epochs(method, data, rnd)
+        epochs = toy.drawn_epochs(method, data, ctx)
         slow = local_update.local_update(
             net,
-            start.extra["centroids"].tolist(),
+            start.aux["centroids"].tolist(),
             data.inputs(slice(None)),
             data.labels.tolist(),
             epochs,
@@ -139,25 +146,25 @@ def test_a_client_does_what_algorithm_1_says(glob: Global, name: str, index: int
         toy.assert_same_change(update.model, after, start.model, len(data))
         weights = [
             [equations.centroid_weight(*row)]
-            for row in zip(start.extra["centroids"].tolist(), slow, counts[-1], strict=True)
+            for row in zip(start.aux["centroids"].tolist(), slow, counts[-1], strict=True)
         ]
-        torch.testing.assert_close(update.extra["similarity"], torch.tensor(weights), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(update.aux["similarity"], torch.tensor(weights), rtol=1e-3, atol=1e-3)
         torch.testing.assert_close(
-            update.extra["centroids"], torch.tensor(weights) * torch.tensor(slow), rtol=1e-3, atol=1e-3
+            update.aux["centroids"], torch.tensor(weights) * torch.tensor(slow), rtol=1e-3, atol=1e-3
         )
         total = total + update
-    merged = equations.global_centroids(start.extra["centroids"].tolist(), locals_, counts)
-    found = method.server(start, total, Round(index, toy.SEED)).extra["centroids"]
+    merged = equations.global_centroids(start.aux["centroids"].tolist(), locals_, counts)
+    found = method.server_update(start, total, RoundContext(index, toy.SEED)).aux["centroids"]
     torch.testing.assert_close(found, torch.tensor(merged), rtol=1e-3, atol=1e-3)
 
 
 # --- pseudo-labels (Eq. 8) ---
 
 
-def relabelled(glob: Global, data: Shard = DATA) -> Shard:
+def relabelled(server_state: ServerState, data: ClientDataset = DATA) -> ClientDataset:
     """The client's data with the labels that the received model gives: evaluation mode, images as they are."""
     net = toy.network()
-    load_weights(net, glob.model)
+    load_weights(net, server_state.model)
     net.eval()
     with torch.no_grad():
         logits, _ = net(data.inputs(slice(None)))
@@ -165,15 +172,15 @@ def relabelled(glob: Global, data: Shard = DATA) -> Shard:
 
 
 def test_pseudo_labels_are_the_received_models_in_evaluation_mode_without_augmentation_once_a_round(
-    glob: Global,
+    server_state: ServerState,
 ) -> None:
     """Without mask every label is replaced: plain training on the labels that the global model gives."""
-    guided = train(replace(BARE, pseudo="global", epochs=3), glob)
-    plain = Plain(lr=BARE.lr, batch=BARE.batch, epochs=3)
-    assert same_weights(guided, train(plain, glob, relabelled(glob)))
+    guided = train(replace(BARE, pseudo="global", epochs=3), server_state)
+    plain = FedAvg(lr=BARE.lr, batch=BARE.batch, epochs=3)
+    assert same_weights(guided, train(plain, server_state, relabelled(server_state)))
     # ... and the claim is not empty: any other way to ask gives other labels
-    net, order, inputs = first_batch(glob)
-    expected = relabelled(glob).labels
+    net, order, inputs = first_batch(server_state)
+    expected = relabelled(server_state).labels
     with torch.no_grad():
         in_training = net(inputs)[0].argmax(dim=1)
         augmented = net.eval()(inputs)[0].argmax(dim=1)
@@ -197,75 +204,77 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_global_model_is_asked_for_unconfident_samples_only_and_once_a_round(
-    glob: Global, asked: list[int]
+    server_state: ServerState, asked: list[int]
 ) -> None:
-    update = train(replace(FULL, **ONE_STEP), glob)
+    update = train(replace(FULL, **ONE_STEP), server_state)
     assert 0 < len(asked) == len(DATA) - update.metrics["confident"]
     assert set(asked) < set(DATA.rows.tolist())
     asked.clear()
-    train(replace(FULL, mask=False, epochs=3), glob)
+    train(replace(FULL, mask=False, epochs=3), server_state)
     assert sorted(asked) == sorted(DATA.rows.tolist())
 
 
-def test_who_is_asked_for_some_samples_trains_as_who_is_asked_for_all(glob: Global, request) -> None:
+def test_who_is_asked_for_some_samples_trains_as_who_is_asked_for_all(server_state: ServerState, request) -> None:
     method = replace(FULL, soft=True)
-    at_once = train(method, glob)
+    at_once = train(method, server_state)
     asked = request.getfixturevalue("asked")
-    bit_by_bit = train(method, glob)
+    bit_by_bit = train(method, server_state)
     assert 0 < len(asked) < len(DATA)
     torch.testing.assert_close(bit_by_bit.model, at_once.model)
-    torch.testing.assert_close(bit_by_bit.extra, at_once.extra)
+    torch.testing.assert_close(bit_by_bit.aux, at_once.aux)
 
 
-def test_the_local_model_is_asked_anew_in_every_epoch(glob: Global, asked: list[int]) -> None:
-    train(replace(FULL, mask=False, epochs=3, pseudo="naive"), glob)
+def test_the_local_model_is_asked_anew_in_every_epoch(server_state: ServerState, asked: list[int]) -> None:
+    train(replace(FULL, mask=False, epochs=3, pseudo="naive"), server_state)
     assert sorted(asked) == sorted(3 * DATA.rows.tolist())
 
 
-def test_nobody_is_asked_where_no_pseudo_label_is_used(glob: Global, asked: list[int]) -> None:
-    train(FULL, glob, index=3)  # before T_pl
-    train(replace(FULL, pseudo="none"), glob)
+def test_nobody_is_asked_where_no_pseudo_label_is_used(server_state: ServerState, asked: list[int]) -> None:
+    train(FULL, server_state, index=3)  # before T_pl
+    train(replace(FULL, pseudo="none"), server_state)
     assert asked == []
 
 
-def test_the_pass_for_the_first_centroids_serves_the_pseudo_labels_too(glob: Global, asked: list[int]) -> None:
-    train(FULL, replace(glob, extra={"centroids": torch.zeros_like(glob.extra["centroids"])}))
+def test_the_pass_for_the_first_centroids_serves_the_pseudo_labels_too(
+    server_state: ServerState, asked: list[int]
+) -> None:
+    train(FULL, replace(server_state, aux={"centroids": torch.zeros_like(server_state.aux["centroids"])}))
     assert asked == []
 
 
 @pytest.mark.parametrize("pseudo", ["global", "naive", "none"])
 @pytest.mark.parametrize("mask", [True, False])
-def test_before_t_pl_all_given_labels_are_believed(glob: Global, pseudo: str, mask: bool) -> None:
+def test_before_t_pl_all_given_labels_are_believed(server_state: ServerState, pseudo: str, mask: bool) -> None:
     method = replace(BARE, lambda_e=0.8, pseudo=pseudo, mask=mask)
-    reference = train(replace(BARE, lambda_e=0.8, t_pl=T + 1), glob)
-    assert same_weights(train(replace(method, t_pl=T + 1), glob), reference)
+    reference = train(replace(BARE, lambda_e=0.8, t_pl=T + 1), server_state)
+    assert same_weights(train(replace(method, t_pl=T + 1), server_state), reference)
     acts_from_t_pl_on = mask or pseudo != "none"
-    assert same_weights(train(replace(method, t_pl=T), glob), reference) == (not acts_from_t_pl_on)
+    assert same_weights(train(replace(method, t_pl=T), server_state), reference) == (not acts_from_t_pl_on)
 
 
-def test_soft_pseudo_labels_are_the_received_models_probabilities(glob: Global) -> None:
+def test_soft_pseudo_labels_are_the_received_models_probabilities(server_state: ServerState) -> None:
     method = replace(BARE, **ONE_STEP, pseudo="global", soft=True)
     net = toy.network()
-    load_weights(net, glob.model)
+    load_weights(net, server_state.model)
     with torch.no_grad():
         targets = net.eval()(DATA.inputs(slice(None)))[0].softmax(dim=1)
-    net, order, inputs = first_batch(glob)
+    net, order, inputs = first_batch(server_state)
     torch.nn.functional.cross_entropy(net(inputs)[0], targets[order]).backward()
-    found = train(method, glob)
+    found = train(method, server_state)
     for name, parameter in net.named_parameters():
         torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_only_unconfident_samples_follow_the_pseudo_labels(glob: Global) -> None:
+def test_only_unconfident_samples_follow_the_pseudo_labels(server_state: ServerState) -> None:
     method = replace(FULL, **ONE_STEP, lambda_cen=0.0, lambda_e=0.0)
-    net, order, inputs = first_batch(glob)
+    net, order, inputs = first_batch(server_state)
     logits, features = net(inputs)
-    given, guess = DATA.labels[order], relabelled(glob).labels[order]
-    mask = equations.confident_mask(features.tolist(), given.tolist(), glob.extra["centroids"].tolist())
+    given, guess = DATA.labels[order], relabelled(server_state).labels[order]
+    mask = equations.confident_mask(features.tolist(), given.tolist(), server_state.aux["centroids"].tolist())
     targets = torch.where(torch.tensor(mask) == 1, given, guess)
     assert len({tuple(labels.tolist()) for labels in (given, guess, targets)}) == 3
     torch.nn.functional.cross_entropy(logits, targets).backward()
-    found = train(method, glob)
+    found = train(method, server_state)
     for name, parameter in net.named_parameters():
         torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
 
@@ -274,84 +283,88 @@ def test_only_unconfident_samples_follow_the_pseudo_labels(glob: Global) -> None
 
 
 @pytest.mark.parametrize("changes", [{"mask": False}, {"t_pl": T + 1}], ids=["mask off", "before T_pl"])
-def test_small_loss_selection_touches_the_centroids_and_no_loss(glob: Global, changes: dict[str, Any]) -> None:
+def test_small_loss_selection_touches_the_centroids_and_no_loss(
+    server_state: ServerState, changes: dict[str, Any]
+) -> None:
     method = replace(FULL, lambda_cen=0.0, **changes)
-    every, few = train(replace(method, tau=0.0), glob), train(replace(method, tau=0.6), glob)
+    every, few = train(replace(method, tau=0.0), server_state), train(replace(method, tau=0.6), server_state)
     assert same_weights(every, few)
-    assert digest(every.extra) != digest(few.extra)
+    assert digest(every.aux) != digest(few.aux)
 
 
-def test_r_of_t_falls_until_the_warmup_ends(glob: Global) -> None:
+def test_r_of_t_falls_until_the_warmup_ends(server_state: ServerState) -> None:
     """tau acts in full from round T on: then neither a longer run nor a shorter warm-up changes anything."""
     method = replace(FULL, tau=0.5, warmup=T)
-    assert digest(train(method, glob).extra) == digest(train(replace(method, warmup=1), glob).extra)
-    assert digest(train(method, glob).extra) != digest(train(replace(method, warmup=2 * T), glob).extra)
-    half = train(replace(method, tau=0.25, warmup=1), glob)
-    assert digest(train(replace(method, warmup=2 * T), glob).extra) == digest(half.extra)
+    assert digest(train(method, server_state).aux) == digest(train(replace(method, warmup=1), server_state).aux)
+    assert digest(train(method, server_state).aux) != digest(train(replace(method, warmup=2 * T), server_state).aux)
+    half = train(replace(method, tau=0.25, warmup=1), server_state)
+    assert digest(train(replace(method, warmup=2 * T), server_state).aux) == digest(half.aux)
 
 
-def test_tau_must_be_a_number_by_the_time_of_training(glob: Global) -> None:
+def test_tau_must_be_a_number_by_the_time_of_training(server_state: ServerState) -> None:
     with pytest.raises(ValueError, match="tau"):
-        train(replace(FULL, tau="known"), glob)
+        train(replace(FULL, tau="known"), server_state)
 
 
 # --- centroids (Eq. 3, 4, 11-13) ---
 
 
-def server(method: Rofl, glob: Global, shards: list[Shard], index: int) -> tuple[Global, list[Update]]:
-    updates = [toy.train(method, glob, data, index, client) for client, data in enumerate(shards)]
-    total = sum(updates, method.blank(glob))
-    return method.server(glob, total, Round(index, toy.SEED)), updates
+def server(
+    method: Rofl, server_state: ServerState, shards: list[ClientDataset], index: int
+) -> tuple[ServerState, list[Update]]:
+    updates = [toy.train(method, server_state, data, index, client) for client, data in enumerate(shards)]
+    total = sum(updates, method.zero_update(server_state))
+    return method.server_update(server_state, total, RoundContext(index, toy.SEED)), updates
 
 
-TWO_CLASSES = toy.shard([row for row in range(24, 48) if row % 4 < 2])
+TWO_CLASSES = toy.client_data([row for row in range(24, 48) if row % 4 < 2])
 
 
-def test_a_class_the_client_lacks_has_no_weight(glob: Global) -> None:
-    update = train(FULL, glob, TWO_CLASSES)
-    assert (update.extra["similarity"].squeeze(1) > 0).tolist() == [True, True, False, False]
-    assert not update.extra["centroids"][2:].any()
+def test_a_class_the_client_lacks_has_no_weight(server_state: ServerState) -> None:
+    update = train(FULL, server_state, TWO_CLASSES)
+    assert (update.aux["similarity"].squeeze(1) > 0).tolist() == [True, True, False, False]
+    assert not update.aux["centroids"][2:].any()
 
 
-def test_a_class_everybody_lacks_keeps_its_centroid(glob: Global) -> None:
-    after, _ = server(FULL, glob, [TWO_CLASSES, toy.shard([48, 49, 52, 53])], T)
-    changed = (after.extra["centroids"] != glob.extra["centroids"]).any(dim=1)
+def test_a_class_everybody_lacks_keeps_its_centroid(server_state: ServerState) -> None:
+    after, _ = server(FULL, server_state, [TWO_CLASSES, toy.client_data([48, 49, 52, 53])], T)
+    changed = (after.aux["centroids"] != server_state.aux["centroids"]).any(dim=1)
     assert changed.tolist() == [True, True, False, False]
 
 
-def test_a_client_without_a_class_has_no_say_in_its_centroid(glob: Global) -> None:
-    alone, _ = server(FULL, glob, [DATA], T)
-    together, _ = server(FULL, glob, [DATA, TWO_CLASSES], T)
-    assert torch.equal(alone.extra["centroids"][2:], together.extra["centroids"][2:])
-    assert not torch.equal(alone.extra["centroids"][:2], together.extra["centroids"][:2])
+def test_a_client_without_a_class_has_no_say_in_its_centroid(server_state: ServerState) -> None:
+    alone, _ = server(FULL, server_state, [DATA], T)
+    together, _ = server(FULL, server_state, [DATA, TWO_CLASSES], T)
+    assert torch.equal(alone.aux["centroids"][2:], together.aux["centroids"][2:])
+    assert not torch.equal(alone.aux["centroids"][:2], together.aux["centroids"][:2])
 
 
 @pytest.mark.parametrize("index", [2, T])
 def test_a_class_first_seen_in_a_later_round_gets_a_centroid(index: int) -> None:
     young = toy.play(FULL, [TWO_CLASSES], rounds=1)
-    assert young.extra["centroids"].any(dim=1).tolist() == [True, True, False, False]
-    newcomers = [toy.noisy(range(24)), toy.shard(range(48, 60))]
+    assert young.aux["centroids"].any(dim=1).tolist() == [True, True, False, False]
+    newcomers = [toy.noisy(range(24)), toy.client_data(range(48, 60))]
     after, updates = server(FULL, young, newcomers, index)
-    assert after.extra["centroids"].any(dim=1).all()
-    assert torch.isfinite(after.extra["centroids"]).all()
+    assert after.aux["centroids"].any(dim=1).all()
+    assert torch.isfinite(after.aux["centroids"]).all()
     for update in updates:  # nobody could compare: all count alike
-        assert update.extra["similarity"][2:].tolist() == [[1.0], [1.0]]
-    plain_mean = sum(update.extra["centroids"][2:] for update in updates) / 2
-    torch.testing.assert_close(after.extra["centroids"][2:], plain_mean)
+        assert update.aux["similarity"][2:].tolist() == [[1.0], [1.0]]
+    plain_mean = sum(update.aux["centroids"][2:] for update in updates) / 2
+    torch.testing.assert_close(after.aux["centroids"][2:], plain_mean)
 
 
 def test_round_one_gives_the_plain_mean_of_the_clients_centroids() -> None:
-    begun = FULL.begin(toy.network())
-    assert not begun.extra["centroids"].any()
-    after, updates = server(FULL, begun, [DATA, toy.shard(range(24, 60))], 1)
-    assert all(update.extra["similarity"].tolist() == [[1.0]] * 4 for update in updates)
-    plain_mean = (updates[0].extra["centroids"] + updates[1].extra["centroids"]) / 2
-    torch.testing.assert_close(after.extra["centroids"], plain_mean)
+    begun = FULL.init(toy.network())
+    assert not begun.aux["centroids"].any()
+    after, updates = server(FULL, begun, [DATA, toy.client_data(range(24, 60))], 1)
+    assert all(update.aux["similarity"].tolist() == [[1.0]] * 4 for update in updates)
+    plain_mean = (updates[0].aux["centroids"] + updates[1].aux["centroids"]) / 2
+    torch.testing.assert_close(after.aux["centroids"], plain_mean)
 
 
 def test_round_one_starts_from_the_clients_naive_means() -> None:
     """Eq. 5 in the first step pulls towards the class means of the received model's features."""
-    bare, begun = replace(BARE, **ONE_STEP), FULL.begin(toy.network())
+    bare, begun = replace(BARE, **ONE_STEP), FULL.init(toy.network())
     alone = train(bare, begun, index=1)
     both = train(replace(bare, lambda_cen=1.0, cen_rise=0.0), begun, index=1)
     net, order, inputs = first_batch(begun, index=1)
@@ -372,78 +385,78 @@ def test_round_one_starts_from_the_clients_naive_means() -> None:
 @pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
 def test_with_everything_off_it_is_plain_fedavg_to_the_bit(index: int, name: str) -> None:
     net = toy.network(name, width=0.125)
-    plain = Plain(lr=BARE.lr, batch=BARE.batch, epochs=BARE.epochs)
-    start = BARE.begin(net)
+    plain = FedAvg(lr=BARE.lr, batch=BARE.batch, epochs=BARE.epochs)
+    start = BARE.init(net)
     ours = toy.train(BARE, start, DATA, index, net=net)
-    theirs = toy.train(plain, Global(start.model), DATA, index, net=net)
+    theirs = toy.train(plain, ServerState(start.model), DATA, index, net=net)
     assert same_weights(ours, theirs)
     assert ours.weight == theirs.weight
 
 
-def test_mask_without_pseudo_labels_removes_the_unconfident(glob: Global) -> None:
+def test_mask_without_pseudo_labels_removes_the_unconfident(server_state: ServerState) -> None:
     method = replace(FULL, **ONE_STEP, lambda_cen=0.0, lambda_e=0.0, pseudo="none")
-    net, order, inputs = first_batch(glob)
+    net, order, inputs = first_batch(server_state)
     logits, features = net(inputs)
     labels = DATA.labels[order]
     mask = torch.tensor(
-        equations.confident_mask(features.tolist(), labels.tolist(), glob.extra["centroids"].tolist())
+        equations.confident_mask(features.tolist(), labels.tolist(), server_state.aux["centroids"].tolist())
     ).bool()
     assert 0 < int(mask.sum()) < len(DATA)
     (torch.nn.functional.cross_entropy(logits[mask], labels[mask], reduction="sum") / len(DATA)).backward()
-    found = train(method, glob)
+    found = train(method, server_state)
     for name, parameter in net.named_parameters():
         torch.testing.assert_close(found.model[name], -method.lr * len(DATA) * parameter.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_naive_pseudo_labels_are_the_local_models_own_and_renewed_each_epoch(glob: Global) -> None:
+def test_naive_pseudo_labels_are_the_local_models_own_and_renewed_each_epoch(server_state: ServerState) -> None:
     one = replace(FULL, lr=0.25, lambda_e=0.0, epochs=1)
-    assert same_weights(train(one, glob), train(replace(one, pseudo="naive"), glob))
+    assert same_weights(train(one, server_state), train(replace(one, pseudo="naive"), server_state))
     two = replace(one, epochs=2)
-    assert not same_weights(train(two, glob), train(replace(two, pseudo="naive"), glob))
+    assert not same_weights(train(two, server_state), train(replace(two, pseudo="naive"), server_state))
 
 
-def elsewhere(glob: Global) -> Global:
+def elsewhere(server_state: ServerState) -> ServerState:
     """The same weights, with other stored centroids."""
-    return Global(glob.model, {"centroids": glob.extra["centroids"].flip(0) + 1})
+    return ServerState(server_state.model, {"centroids": server_state.aux["centroids"].flip(0) + 1})
 
 
-def test_with_global_centroids_off_the_stored_ones_do_not_matter(glob: Global) -> None:
+def test_with_global_centroids_off_the_stored_ones_do_not_matter(server_state: ServerState) -> None:
     off = replace(FULL, global_centroids=False)
-    assert same_weights(train(off, glob), train(off, elsewhere(glob)))
-    assert not same_weights(train(FULL, glob), train(FULL, elsewhere(glob)))
+    assert same_weights(train(off, server_state), train(off, elsewhere(server_state)))
+    assert not same_weights(train(FULL, server_state), train(FULL, elsewhere(server_state)))
 
 
-def test_with_global_centroids_off_not_even_those_of_classes_the_client_lacks_matter(glob: Global) -> None:
+def test_with_global_centroids_off_not_even_those_of_classes_the_client_lacks_matter(server_state: ServerState) -> None:
     off = replace(FULL, global_centroids=False)
-    assert same_weights(train(off, glob, TWO_CLASSES), train(off, elsewhere(glob), TWO_CLASSES))
+    assert same_weights(train(off, server_state, TWO_CLASSES), train(off, elsewhere(server_state), TWO_CLASSES))
 
 
-def test_with_global_centroids_off_a_batchs_means_take_the_centroids_place(glob: Global) -> None:
+def test_with_global_centroids_off_a_batchs_means_take_the_centroids_place(server_state: ServerState) -> None:
     one = replace(FULL, **ONE_STEP, tau=0.0, global_centroids=False)
-    net, order, inputs = first_batch(glob)
+    net, order, inputs = first_batch(server_state)
     with torch.no_grad():
         features = net(inputs)[1]
     means, _ = equations.class_means(features.tolist(), DATA.labels[order].tolist(), toy.CLASSES)
-    update = train(one, glob)
-    found = update.extra["centroids"] / update.extra["similarity"]
+    update = train(one, server_state)
+    found = update.aux["centroids"] / update.aux["similarity"]
     torch.testing.assert_close(found, torch.tensor(means), rtol=1e-4, atol=1e-5)
 
 
 # --- what it tells ---
 
 
-ALONE = {f"one sample, of class {row}": toy.shard([row]) for row in range(4)}
+ALONE = {f"one sample, of class {row}": toy.client_data([row]) for row in range(4)}
 
 
 @pytest.mark.parametrize("data", [DATA, TWO_CLASSES, *ALONE.values()], ids=["usual", "two classes", *ALONE])
-def test_no_more_samples_are_confident_than_there_are(glob: Global, data: Shard) -> None:
-    metrics = train(FULL, glob, data).metrics
+def test_no_more_samples_are_confident_than_there_are(server_state: ServerState, data: ClientDataset) -> None:
+    metrics = train(FULL, server_state, data).metrics
     assert metrics["samples"] >= len(data) * FULL.epochs
     assert 0 <= metrics["confident"] <= metrics["samples"]
 
 
-def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> None:
-    metrics = train(replace(FULL, lambda_cen=0.7), glob).metrics
+def test_the_reported_loss_is_the_sum_of_its_weighted_terms(server_state: ServerState) -> None:
+    metrics = train(replace(FULL, lambda_cen=0.7), server_state).metrics
     total = metrics["loss_c"] + 0.7 * metrics["loss_cen"] + 0.8 * metrics["loss_e"]
     assert metrics["loss"] == pytest.approx(total, rel=1e-4)
     assert min(metrics["loss_c"], metrics["loss_cen"], metrics["loss_e"]) > 0
@@ -452,45 +465,49 @@ def test_the_reported_loss_is_the_sum_of_its_weighted_terms(glob: Global) -> Non
 def test_tau_auto_is_the_share_that_was_not_confident_and_only_two_counts_travel_for_it() -> None:
     method = toy.build("rofl", tau="auto")
     data = list(toy.clients().values())
-    begun = method.begin(toy.network())
-    assert begun.extra["doubt"].tolist() == [0.0]
-    updates = [toy.train(method, begun, shard, 1, client) for client, shard in enumerate(data)]
-    counts = torch.stack([update.extra["doubt"] for update in updates])  # (C, 2)
-    assert counts[:, 1].tolist() == [max(len(shard), 2) for shard in data]  # a single sample is shown twice
+    begun = method.init(toy.network())
+    assert begun.aux["doubt"].tolist() == [0.0]
+    updates = [toy.train(method, begun, client_data, 1, client) for client, client_data in enumerate(data)]
+    counts = torch.stack([update.aux["doubt"] for update in updates])  # (C, 2)
+    assert counts[:, 1].tolist() == [max(len(client_data), 2) for client_data in data]  # a single sample is shown twice
     assert (counts[:, 0] <= counts[:, 1]).all()
-    total = method.blank(begun)
+    total = method.zero_update(begun)
     for update in updates:
         total = total + update
-    after = method.server(begun, total, Round(1, toy.SEED))
-    assert after.extra["doubt"].item() == pytest.approx(float(counts[:, 0].sum() / counts[:, 1].sum()))
+    after = method.server_update(begun, total, RoundContext(1, toy.SEED))
+    assert after.aux["doubt"].item() == pytest.approx(float(counts[:, 0].sum() / counts[:, 1].sum()))
 
 
 def test_tau_auto_trains_as_the_same_tau_given() -> None:
     data = toy.noisy(range(24))
     auto, fixed = toy.build("rofl", tau="auto"), toy.build("rofl", tau=0.25)
     told = toy.play(auto, [data], rounds=2)
-    told = Global(told.model, {**told.extra, "doubt": torch.tensor([0.25])})
-    plain = Global(told.model, {"centroids": told.extra["centroids"]})
+    told = ServerState(told.model, {**told.aux, "doubt": torch.tensor([0.25])})
+    plain = ServerState(told.model, {"centroids": told.aux["centroids"]})
     left, right = toy.train(auto, told, data, 12), toy.train(fixed, plain, data, 12)
     assert digest(left.model) == digest(right.model)
-    assert torch.equal(left.extra["centroids"], right.extra["centroids"])
-    other = toy.train(auto, Global(told.model, {**told.extra, "doubt": torch.tensor([0.6])}), data, 12)
-    assert not torch.equal(left.extra["centroids"], other.extra["centroids"])
+    assert torch.equal(left.aux["centroids"], right.aux["centroids"])
+    other = toy.train(auto, ServerState(told.model, {**told.aux, "doubt": torch.tensor([0.6])}), data, 12)
+    assert not torch.equal(left.aux["centroids"], other.aux["centroids"])
 
 
 def test_tau_auto_comes_near_the_true_ratio_on_the_toy_world() -> None:
     shards = [toy.noisy(range(start, start + 32), ratio=0.3) for start in (0, 32, 64)]
-    wrong = sum(int((shard.labels != toy.shard(shard.rows).labels).sum()) for shard in shards) / 96
-    found = toy.play(toy.build("rofl", tau="auto", t_pl=4, epochs=5, lr=0.1), shards, rounds=16).extra["doubt"].item()
+    wrong = (
+        sum(int((client_data.labels != toy.client_data(client_data.rows).labels).sum()) for client_data in shards) / 96
+    )
+    found = toy.play(toy.build("rofl", tau="auto", t_pl=4, epochs=5, lr=0.1), shards, rounds=16).aux["doubt"].item()
     assert found == pytest.approx(wrong, abs=0.08)
 
 
 def test_tau_auto_leaves_something_over_when_nothing_is_confident() -> None:
     method, data = toy.build("rofl", tau="auto"), toy.noisy(range(24))
-    glob = toy.play(method, [data], rounds=1)
+    server_state = toy.play(method, [data], rounds=1)
     updates = [
-        toy.train(method, Global(glob.model, {**glob.extra, "doubt": torch.tensor([share])}), data, 20)
+        toy.train(
+            method, ServerState(server_state.model, {**server_state.aux, "doubt": torch.tensor([share])}), data, 20
+        )
         for share in (0.8, 0.9, 1.0)
     ]
-    assert digest(updates[1].extra) == digest(updates[2].extra)
-    assert digest(updates[0].extra) != digest(updates[1].extra)
+    assert digest(updates[1].aux) == digest(updates[2].aux)
+    assert digest(updates[0].aux) != digest(updates[1].aux)

@@ -14,9 +14,9 @@ def numbers(tensors: Tensors) -> int:
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)], ids=["mnist", "cifar10"])
 def test_centroids_are_the_papers_share_of_the_traffic(shape) -> None:
     method = Rofl(tau=0.4)
-    glob = method.begin(build("cnn9", shape, classes=10, width=1.0, seed=0))
-    up = method.blank(glob)
-    assert numbers(glob.extra) == 10 * 128
-    assert numbers(up.extra) == 10 * 128 + 10
-    for sent in (glob, up):
-        assert 0.0001 <= numbers(sent.extra) / numbers(sent.model) <= 0.0003  # "0.01 % to 0.03 %"
+    server_state = method.init(build("cnn9", shape, classes=10, width=1.0, seed=0))
+    up = method.zero_update(server_state)
+    assert numbers(server_state.aux) == 10 * 128
+    assert numbers(up.aux) == 10 * 128 + 10
+    for sent in (server_state, up):
+        assert 0.0001 <= numbers(sent.aux) / numbers(sent.model) <= 0.0003  # "0.01 % to 0.03 %"

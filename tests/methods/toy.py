@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rofl.core.seeds import generator
+from rofl.core.rng import generator
 from rofl.core.tensors import Tensors, digest
-from rofl.data import Shard, Transform, batches
-from rofl.engines.client import NetworkSpec, run_client
-from rofl.methods import METHODS, Global, Method, Round, Update
+from rofl.data import ClientDataset, Transform, batches
+from rofl.methods import METHODS, Method, RoundContext, ServerState, Update
 from rofl.models import Network
+from rofl.simulation.client import NetworkSpec, run_client
 
 CLASSES, SHAPE, SEED = 4, (1, 8, 8), 7
 TRANSFORM = Transform(mean=(0.5,), std=(0.3,), crop=1)
@@ -29,29 +29,29 @@ def pixels(count: int = 96) -> tuple[Tensor, Tensor]:
     return disturbed.clamp(0, 255).to(torch.uint8), classes
 
 
-def shard(rows: Any, labels: Any = None) -> Shard:
+def client_data(rows: Any, labels: Any = None) -> ClientDataset:
     """A client that holds these rows, with their true labels where no others are given."""
     images, classes = pixels()
     rows = torch.as_tensor(rows)
     given = classes[rows] if labels is None else torch.as_tensor(labels)
-    return Shard(images, rows, given, CLASSES, TRANSFORM)
+    return ClientDataset(images, rows, given, CLASSES, TRANSFORM)
 
 
-def noisy(rows: Any, ratio: float = 0.3) -> Shard:
+def noisy(rows: Any, ratio: float = 0.3) -> ClientDataset:
     """A client some of whose labels are the next class instead."""
-    clean = shard(rows)
+    clean = client_data(rows)
     wrong = torch.rand(len(clean), generator=generator(SEED, "noise")) < ratio
-    return shard(rows, torch.where(wrong, (clean.labels + 1) % CLASSES, clean.labels))
+    return client_data(rows, torch.where(wrong, (clean.labels + 1) % CLASSES, clean.labels))
 
 
-def clients() -> dict[str, Shard]:
+def clients() -> dict[str, ClientDataset]:
     """Ordinary and awkward ones."""
     return {
         "all classes, some labels wrong": noisy(range(24)),
         "two classes are missing": noisy([row for row in range(24, 72) if row % CLASSES < 2], ratio=0.0),
-        "one class only": shard(range(75, 96, CLASSES)),
-        "one sample only": shard([72]),
-        "two samples": shard([73, 74]),
+        "one class only": client_data(range(75, 96, CLASSES)),
+        "one sample only": client_data([72]),
+        "two samples": client_data([73, 74]),
     }
 
 
@@ -67,27 +67,36 @@ def build(name: str, **settings: Any) -> Method:
     return kind(**{key: value for key, value in {**_SETTINGS, **settings}.items() if key in own})
 
 
-def train(method: Method, glob: Global, data: Shard, index: int, client: int = 0, net: Network | None = None) -> Update:
+def train(
+    method: Method,
+    server_state: ServerState,
+    data: ClientDataset,
+    index: int,
+    client: int = 0,
+    net: Network | None = None,
+) -> Update:
     """One client's update in round `index`."""
-    return run_client(method, net or network(), glob, {}, data, Round(index, SEED, client))[0]
+    return run_client(method, net or network(), server_state, {}, data, RoundContext(index, SEED, client))[0]
 
 
-def play(method: Method, shards: list[Shard], rounds: int, net: Network | None = None) -> Global:
+def play(method: Method, shards: list[ClientDataset], rounds: int, net: Network | None = None) -> ServerState:
     """Some rounds with all clients, as plain as can be."""
     net = net or network()
-    glob, states = method.begin(net), [dict[str, Tensor]() for _ in shards]
+    server_state, states = method.init(net), [dict[str, Tensor]() for _ in shards]
     for index in range(1, rounds + 1):
-        total = method.blank(glob)
+        total = method.zero_update(server_state)
         for client, data in enumerate(shards):
-            update, states[client] = run_client(method, net, glob, states[client], data, Round(index, SEED, client))
+            update, states[client] = run_client(
+                method, net, server_state, states[client], data, RoundContext(index, SEED, client)
+            )
             total = total + update
-        glob = method.server(glob, total, Round(index, SEED))
-    return glob
+        server_state = method.server_update(server_state, total, RoundContext(index, SEED))
+    return server_state
 
 
-def drawn_epochs(method: Any, data: Shard, rnd: Round) -> list[list[tuple[list[int], Tensor]]]:
+def drawn_epochs(method: Any, data: ClientDataset, ctx: RoundContext) -> list[list[tuple[list[int], Tensor]]]:
     """The mini-batches that the method draws in this round, for its slow twin: rows and augmented images."""
-    order, augment = rnd.rng("batches"), rnd.rng("augment")
+    order, augment = ctx.rng("batches"), ctx.rng("augment")
     return [
         [(rows.tolist(), data.inputs(rows, augment)) for rows in batches(len(data), method.batch, order)]
         for _ in range(method.epochs)
@@ -106,4 +115,4 @@ def assert_same_change(found: Tensors, after: Tensors, before: Tensors, samples:
 
 def bits(update: Update, state: Tensors | None = None) -> tuple[Any, ...]:
     """All of an update, comparable: equal means equal to the last bit."""
-    return digest(update.model), digest(update.extra), digest(state or {}), update.weight, dict(update.metrics)
+    return digest(update.model), digest(update.aux), digest(state or {}), update.weight, dict(update.metrics)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rofl.core.seeds import seeded
+from rofl.core.rng import seeded
 from rofl.core.tensors import digest
 from rofl.errors import UserError
 from rofl.models import MODELS, build

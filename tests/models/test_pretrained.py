@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from rofl.core.tensors import Tensors, floating
+from rofl.core.tensors import Tensors, float_entries
 from rofl.errors import UserError
 from rofl.models import Network, build
 from rofl.models.pretrained import load_imagenet
@@ -47,10 +47,10 @@ def refused(path: Path, net: Network | None = None) -> UserError:
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
 @pytest.mark.parametrize("counted", [True, False])  # older files lack batch norm's counters
 def test_all_but_the_classifier_is_loaded(tmp_path, published, suffix, counted):
-    tensors = published if counted else floating(published)
+    tensors = published if counted else float_entries(published)
     net, untouched = fresh(), fresh()
     load_imagenet(net, save(tmp_path / f"w{suffix}", tensors))
-    own = floating(net.extractor.state_dict())
+    own = float_entries(net.extractor.state_dict())
     assert len(own) == 267 - 2  # all of torchvision's but fc
     assert all(torch.equal(value, published[name]) for name, value in own.items())
     assert torch.equal(net.classifier.weight, untouched.classifier.weight)
@@ -60,7 +60,9 @@ def test_all_but_the_classifier_is_loaded(tmp_path, published, suffix, counted):
 
 def test_half_precision_is_widened(tmp_path, published):
     net = fresh()
-    load_imagenet(net, save(tmp_path / "w.safetensors", {name: v.half() for name, v in floating(published).items()}))
+    load_imagenet(
+        net, save(tmp_path / "w.safetensors", {name: v.half() for name, v in float_entries(published).items()})
+    )
     assert net.extractor.get_submodule("conv1").weight.dtype == torch.float32
 
 

@@ -31,7 +31,7 @@ def self_learn(
     lr: float,
     momentum: float,
     weight_decay: float,
-    lr_every: int,
+    lr_decay_every: int,
     start: int,
     alpha: float,
     sample: int,
@@ -48,7 +48,7 @@ def self_learn(
     share = alpha if t >= start else 0.0
     rate = lr
     for earlier in range(1, t):  # "decreased by 10 every 5 epochs"
-        if earlier % lr_every == 0:
+        if earlier % lr_decay_every == 0:
             rate = rate / 10
     velocity = [torch.zeros_like(parameter) for parameter in net.parameters()]
     net.train()

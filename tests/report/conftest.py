@@ -41,7 +41,7 @@ def page(runs, tmp_path_factory):
     """The page of one run a method."""
     folders = [runs["plain"].folder, runs["rofl"].folder]
     with synthetic.quick_plane():
-        return report.write(folders, tmp_path_factory.mktemp("page") / "page.html").read_text()
+        return report.write_report(folders, tmp_path_factory.mktemp("page") / "page.html").read_text()
 
 
 @pytest.fixture

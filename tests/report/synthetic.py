@@ -13,12 +13,13 @@ import torch
 
 import rofl
 from rofl import report
-from rofl.data import ImageSet
-from rofl.data.batches import Transform
-from rofl.data.own.names import safe_names
-from rofl.report import embedding
-from rofl.run_folder import Features, RunFolder
-from rofl.scene import Scene
+from rofl.audit.result import Features
+from rofl.data import Dataset
+from rofl.data.federated import FederatedDataset
+from rofl.data.transforms import Transform
+from rofl.data.user.names import safe_names
+from rofl.report import tsne
+from rofl.training.run_dir import RunDir
 
 CLIENTS = ("Northfield", "Southgate", "Westbury")  # words that plotly.js does not hold
 CLASSES = ("cat", "dog", "ox")
@@ -29,15 +30,15 @@ class Made:
     """A run folder, and the scene that its data would give."""
 
     folder: Path
-    scene: Scene
+    federated: FederatedDataset
 
     def write(self, out: Path | None = None, charts: bool = True, **view: Any) -> Path:
         """Its page, quickly; without charts, a browser opens it ten times as fast."""
         with pytest.MonkeyPatch.context() as patch, quick_plane():
-            patch.setattr("rofl.report.page.prepare", lambda *_: self.scene)
+            patch.setattr("rofl.report.page.load_federated", lambda *_: self.federated)
             if not charts:
                 patch.setattr("rofl.report.charts.library", lambda: "const Plotly = {newPlot() {}};")
-            return report.write([self.folder], out, view=report.View(**view))
+            return report.write_report([self.folder], out, audience=report.Audience(**view))
 
 
 def make(
@@ -51,11 +52,11 @@ def make(
     shown: int = 90,
 ) -> Made:
     """A run of `each` samples a client, of which `share` are flagged; `shown` of them have their features kept."""
-    scene = _scene(clients, classes, each, shape)
-    folder, count = RunFolder(path), len(classes)
-    folder.write_experiment(scene.experiment)
-    for client, file, rows in zip(clients, safe_names(clients), scene.parts, strict=True):
-        lines = [_line(scene, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
+    federated = _scene(clients, classes, each, shape)
+    folder, count = RunDir(path), len(classes)
+    folder.write_experiment(_experiment(clients))
+    for client, file, rows in zip(clients, safe_names(clients), federated.parts, strict=True):
+        lines = [_line(federated, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
         folder.write_suspects(file, lines)
     rows = torch.randperm(len(clients) * each, generator=torch.Generator().manual_seed(0))[:shown]
     folder.write_features(Features(rows, torch.randn(len(rows), 6, generator=torch.Generator()), torch.eye(count, 6)))
@@ -75,7 +76,7 @@ def make(
             "digest": f"digest of {path.name}",
         }
     )
-    return Made(path, scene)
+    return Made(path, federated)
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def quick_plane() -> Iterator[None]:
         return features.features[:, :2].numpy(), centroids
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "flat", first_two)
+        patch.setattr(tsne, "flat", first_two)
         yield
 
 
@@ -98,11 +99,11 @@ def data_of(page: str) -> dict[str, Any]:
     return found
 
 
-def _scene(clients: Sequence[str], classes: Sequence[str], each: int, shape: tuple[int, ...]) -> Scene:
+def _scene(clients: Sequence[str], classes: Sequence[str], each: int, shape: tuple[int, ...]) -> FederatedDataset:
     total = len(clients) * each
     pixels = torch.randint(0, 256, (total, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     labels = torch.arange(total) % len(classes)
-    images = ImageSet(
+    images = Dataset(
         name="made",
         classes=tuple(classes),
         train=pixels,
@@ -116,16 +117,20 @@ def _scene(clients: Sequence[str], classes: Sequence[str], each: int, shape: tup
         ids=tuple(f"{clients[row // each]}/scan {row:05d}.png" for row in range(total)),
     )
     parts = [torch.arange(start, start + each) for start in range(0, total, each)]
-    return Scene(images, labels, parts, rofl.preset("digits", noise__ratio=0.0, clients=len(clients), cohort=1))
+    return FederatedDataset(images, labels, parts, _experiment(clients).split)
 
 
-def _line(scene: Scene, client: str, row: int, place: float, share: float) -> dict[str, Any]:
+def _experiment(clients: Sequence[str]) -> rofl.Experiment:
+    return rofl.preset("digits", noise__ratio=0.0, clients=len(clients), cohort=1)
+
+
+def _line(federated: FederatedDataset, client: str, row: int, place: float, share: float) -> dict[str, Any]:
     """A line of a suspects file; the score falls from 1 to 0, and every other class is suggested by turns."""
-    classes, given = scene.images.classes, int(scene.labels[row])
+    classes, given = federated.images.classes, int(federated.labels[row])
     flagged = place < share
     better = (given + 1 + (row // len(classes)) % (len(classes) - 1)) % len(classes)
     return {
-        "sample": scene.images.ids[row],
+        "sample": federated.images.ids[row],
         "row": row,
         "client": client,
         "given": classes[given],

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rofl.labels_file import read_decisions
+from rofl.data.label_csv import read_decisions
 from tests.report.browser import browser, visit
 from tests.report.synthetic import data_of, make
 
@@ -178,7 +178,7 @@ def test_without_storage_it_works_and_says_so(opened, path, broken):
 
 
 def test_what_is_saved_is_taken_back_whatever_the_names(opened, hostile, tmp_path):
-    made, images = hostile[0], hostile[0].scene.images
+    made, images = hostile[0], hostile[0].federated.images
     path = made.write(tmp_path / "page.html", charts=False)
     data = data_of(path.read_text())
     with visit(opened, path) as seen:
@@ -195,7 +195,7 @@ def test_what_is_saved_is_taken_back_whatever_the_names(opened, hostile, tmp_pat
         with seen.page.expect_download() as download:
             seen.page.click("#save")
         download.value.save_as(file)
-    assert len(read_decisions(file, images.ids, images.classes, made.scene.labels)) == 30
+    assert len(read_decisions(file, images.ids, images.classes, made.federated.labels)) == 30
     file.write_text("\ufeff" + file.read_text() + "nobody,nothing,x,wrong,y\n")
     with visit(opened, path) as seen:
         seen.page.set_input_files("#load", file)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rofl.report import gallery
-from rofl.run_folder import RunFolder
+from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import CLIENTS, Made, data_of, make
 
@@ -16,7 +16,7 @@ def made(tmp_path_factory):
 
 def test_columns_tell_of_each_suspect_in_the_order_of_suspicion(made, tmp_path):
     data = data_of(made.write(tmp_path / "page.html").read_text())
-    suspects = [line for line in RunFolder(made.folder).read_suspects() if line["flagged"] == "yes"]
+    suspects = [line for line in RunDir(made.folder).read_suspects() if line["flagged"] == "yes"]
     assert len(suspects) == 120
     for name in ("client", "given", "suggested"):
         named = data["clients"] if name == "client" else data["classes"]
@@ -44,8 +44,8 @@ def test_a_class_that_no_suspect_has_can_still_be_chosen(tmp_path):
 
 def test_a_table_has_cards_without_pictures(tmp_path):
     made = make(tmp_path / "run")
-    table = replace(made.scene.images, train=torch.rand(180, 5, 1, 1))
-    made = Made(made.folder, replace(made.scene, images=table))
+    table = replace(made.federated.images, train=torch.rand(180, 5, 1, 1))
+    made = Made(made.folder, replace(made.federated, images=table))
     page = made.write(tmp_path / "page.html").read_text()
     assert "picture" not in data_of(page)
     assert "This page names samples of all clients" in Page(page).text

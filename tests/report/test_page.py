@@ -8,9 +8,10 @@ import pytest
 
 import rofl
 from rofl import report
-from rofl.report import charts, words
-from rofl.report.runs import Group, grouped, read, read_all
-from rofl.run_folder import RunFolder
+from rofl.data.federated import load_federated
+from rofl.report import charts, formatting
+from rofl.report.finished_runs import Group, grouped, read, read_all
+from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import data_of
 
@@ -25,7 +26,7 @@ def parsed(page):
 @pytest.fixture
 def written(tmp_path):
     """Write a page and take it apart."""
-    return lambda *folders: Page(report.write(folders, tmp_path / "out.html").read_text())
+    return lambda *folders: Page(report.write_report(folders, tmp_path / "out.html").read_text())
 
 
 def drawings(page):
@@ -48,7 +49,7 @@ def test_page_holds_the_figures_of_each_summary(runs, parsed, name):
     assert f"{100 * summary['detection']['recall']:.1f} %" in parsed.text
     for figure in ("precision", "recall", "right_suggestions"):
         value = summary["audit"][figure]
-        assert (words.UNKNOWN if value is None else f"{100 * value:.1f} %") in parsed.text
+        assert (formatting.UNKNOWN if value is None else f"{100 * value:.1f} %") in parsed.text
     assert f"{100 * summary['centroid_share']:.1f} %" in parsed.text
     assert f"{summary['bytes_up'] / 1e6:.1f} MB" in parsed.text
     assert f"{summary['bytes_down'] / 1e6:.1f} MB" in parsed.text
@@ -120,7 +121,7 @@ def test_an_old_run_tells_the_share_of_suspects_as_its_noise(copied, written):
     (folder / "summary.json").write_text(json.dumps({**summary, "estimated": None, "classes": None, "audit": None}))
     (folder / "features.safetensors").unlink()
     page = written(folder)
-    rows = RunFolder(folder).read_suspects()
+    rows = RunDir(folder).read_suspects()
     own = [row["flagged"] == "yes" for row in rows if row["client"] == 0]
     assert f"0 {len(own)} {100 * sum(own) / len(own):.1f} % {sum(own)}" in page.text
     assert "What is taken for what" not in page.text
@@ -128,7 +129,7 @@ def test_an_old_run_tells_the_share_of_suspects_as_its_noise(copied, written):
 
 
 def test_gallery_tells_every_flagged_sample(page, runs):
-    flagged = [row for row in RunFolder(runs["rofl"].folder).read_suspects() if row["flagged"] == "yes"]
+    flagged = [row for row in RunDir(runs["rofl"].folder).read_suspects() if row["flagged"] == "yes"]
     data = data_of(page)
     assert flagged
     assert data["sample"] == [row["sample"] for row in flagged]
@@ -138,7 +139,7 @@ def test_gallery_tells_every_flagged_sample(page, runs):
 
 
 def test_marks_say_whether_a_suspicion_was_right(page, runs):
-    wrong = rofl.scene.prepare(runs["rofl"].experiment).wrong
+    wrong = load_federated(runs["rofl"].experiment.split).wrong
     data = data_of(page)
     assert data["wrong"] == [int(wrong[int(sample)]) for sample in data["sample"]]
     assert "In this experiment the truth is known" in page
@@ -147,7 +148,7 @@ def test_marks_say_whether_a_suspicion_was_right(page, runs):
 def test_no_marks_where_the_truth_is_not_known(copied, tmp_path):
     folder = copied("rofl")
     spoil_summary(folder, detection=None)
-    page = report.write([folder], tmp_path / "out.html").read_text()
+    page = report.write_report([folder], tmp_path / "out.html").read_text()
     assert "wrong" not in data_of(page)
     assert "the truth is known" not in page
 
@@ -188,7 +189,7 @@ def test_hostile_text_is_escaped(copied, tmp_path, written):
     for path in (folder / "suspects").glob("*.csv"):
         with open(path, newline="") as file:
             rows = [{**row, "given": HOSTILE, "suggested": HOSTILE} for row in csv.DictReader(file)]
-        RunFolder(folder).write_suspects(int(path.stem), rows)
+        RunDir(folder).write_suspects(int(path.stem), rows)
     ordinary = len(written(copied("rofl", to="ordinary")).all("script"))
     page = written(folder)
     assert len(page.all("script")) == ordinary
@@ -209,28 +210,28 @@ def test_an_unfinished_run_is_refused(copied, tmp_path):
     folder = copied("rofl")
     (folder / "summary.json").unlink()
     with pytest.raises(rofl.UserError, match="no finished run"):
-        report.write([folder], tmp_path / "out.html")
+        report.write_report([folder], tmp_path / "out.html")
     assert not (tmp_path / "out.html").exists()
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path):
     with pytest.raises(rofl.UserError, match="not a run folder"):
-        report.write([tmp_path / "nowhere"], tmp_path / "out.html")
+        report.write_report([tmp_path / "nowhere"], tmp_path / "out.html")
     with pytest.raises(rofl.UserError, match="at least one"):
-        report.write([], tmp_path / "out.html")
+        report.write_report([], tmp_path / "out.html")
 
 
 def test_a_page_that_cannot_be_written_is_the_users_to_mend(runs, tmp_path):
     with pytest.raises(rofl.UserError, match="cannot be written"):
-        report.write([runs["plain"].folder], tmp_path)
+        report.write_report([runs["plain"].folder], tmp_path)
 
 
 def test_missing_data_leave_the_text(runs, tmp_path, monkeypatch):
     def absent(*_):
         raise rofl.UserError("The files of <digits> are not there.")
 
-    monkeypatch.setattr("rofl.report.page.prepare", absent)
-    page = report.write([runs["rofl"].folder], tmp_path / "out.html").read_text()
+    monkeypatch.setattr("rofl.report.page.load_federated", absent)
+    page = report.write_report([runs["rofl"].folder], tmp_path / "out.html").read_text()
     assert "The pictures are missing: The files of <digits> are not there." in Page(page).text
     assert "This page names samples of all clients" in page
     data = data_of(page)
@@ -250,7 +251,7 @@ def test_a_run_without_suspects_says_so(copied, written):
 
 def test_the_same_runs_give_the_same_page(runs, page, tmp_path):
     folders = [runs["plain"].folder, runs["rofl"].folder]
-    assert report.write(folders, tmp_path / "again.html").read_text() == page
+    assert report.write_report(folders, tmp_path / "again.html").read_text() == page
 
 
 def test_values_that_are_not_known_are_dashes(copied, written):
@@ -259,4 +260,4 @@ def test_values_that_are_not_known_are_dashes(copied, written):
     summary = json.loads((folder / "summary.json").read_text())
     del summary["audit"]
     (folder / "summary.json").write_text(json.dumps(summary))
-    assert f"Detection recall {words.UNKNOWN}" in written(folder).text
+    assert f"Detection recall {formatting.UNKNOWN}" in written(folder).text

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import rofl
-from rofl import scene
-from rofl.config import Experiment, experiment, with_changes
+from rofl.config.overrides import apply_overrides
+from rofl.config.schema import Experiment, parse_experiment
+from rofl.data import federated
 from rofl.methods import METHODS
-from rofl.reproduce import Scale, experiment_of, make_plan
+from rofl.reproduce import Scale, cell_experiment, make_plan
 from tests.reproduce import some_data
 
 NUMBERS = {"tiny": 210, "lite": 210, "paper": 212}  # cells; small scales are too small for 50 and 100 clients a round
@@ -42,7 +43,7 @@ def some_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scene, "load", functools.cache(scene.load))
+    monkeypatch.setattr(federated, "load_dataset", functools.cache(federated.load_dataset))
 
 
 def shrunk(chosen: Experiment) -> Experiment:
@@ -54,7 +55,7 @@ def shrunk(chosen: Experiment) -> Experiment:
         **{f"method.{key}": 1 for key in ("epochs", "t_pl", "start") if key in method},
         **({"method.cen_start": 0.0} if "cen_start" in method else {}),
     }
-    return experiment(with_changes(chosen.model_dump(), changes))
+    return parse_experiment(apply_overrides(chosen.model_dump(), changes))
 
 
 def run_all(chosen: Iterable[Experiment], folder: Path, data_dir: Path | None = None) -> int:
@@ -81,13 +82,13 @@ def test_every_cell_builds(scale: Scale) -> None:
     assert len({one.toml() for one in built}) == len(different) == EXPERIMENTS[scale]
     assert all(one.build_method() for one in different)
     assert {one.method["name"] for one in built} == METHODS.keys()
-    assert all(experiment(one.model_dump()) == one for one in different)
+    assert all(parse_experiment(one.model_dump()) == one for one in different)
 
 
 def test_every_grid_has_as_many_cells_as_we_know_of() -> None:
     found = {}
     for grid, cells in make_plan("all", "paper", 1, Path("nowhere")).chosen:
-        built = [experiment_of(grid, cell, "paper", 0) for cell in cells]
+        built = [cell_experiment(grid, cell, "paper", 0) for cell in cells]
         found[grid.name] = (len(built), len({one.toml() for one in built if one is not None}))
     assert found == GRIDS
 
@@ -109,6 +110,6 @@ def test_weights_that_a_run_starts_from_are_read(tmp_path: Path, some_files: Pat
     """The paper's Clothing1M starts from ImageNet's; a file that is not there cannot be passed over."""
     (chosen,) = make_plan("table-clothing1m", "paper", 1, Path("nowhere"), "plain,F. L.").experiments()
     assert chosen.model.weights == "imagenet"
-    absent = with_changes(shrunk(chosen).model_dump(), {"model.weights": str(tmp_path / "absent.safetensors")})
+    absent = apply_overrides(shrunk(chosen).model_dump(), {"model.weights": str(tmp_path / "absent.safetensors")})
     with pytest.raises(rofl.UserError, match="absent"):
-        rofl.run(experiment(absent), tmp_path / "run", workers=0, data_dir=some_files)
+        rofl.run(parse_experiment(absent), tmp_path / "run", workers=0, data_dir=some_files)

@@ -1,32 +1,32 @@
 """Which labels are wrong: functions of (labels, probabilities, features, centroids)."""
 
-from rofl.audit.detection import Detection, average_precision, detection, right_suggestions
-from rofl.audit.estimates import (
-    discounted,
-    learnt_noise,
+from rofl.audit.dataframe import to_dataframe
+from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
+from rofl.audit.noise_estimation import (
+    discount_memorized,
+    memorized_share,
     noise_matrix,
     noise_ratio,
     transition,
     transition_counts,
 )
-from rofl.audit.frame import issues_frame
-from rofl.audit.suspects import Suspects, estimate_matrix, find_suspects, label_posterior, unlike_centroid
+from rofl.audit.suspects import Suspects, centroid_disagrees, estimate_matrix, find_suspects, label_posterior
 
 __all__ = [
     "Detection",
     "Suspects",
     "average_precision",
+    "centroid_disagrees",
     "detection",
-    "discounted",
+    "discount_memorized",
     "estimate_matrix",
     "find_suspects",
-    "issues_frame",
     "label_posterior",
-    "learnt_noise",
+    "memorized_share",
     "noise_matrix",
     "noise_ratio",
-    "right_suggestions",
+    "suggestion_accuracy",
+    "to_dataframe",
     "transition",
     "transition_counts",
-    "unlike_centroid",
 ]

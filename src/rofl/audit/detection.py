@@ -51,7 +51,7 @@ def average_precision(score: Tensor, wrong: Tensor) -> float | None:
     return float(average_precision_score(wrong.numpy(), score.numpy())) if bool(wrong.any()) else None
 
 
-def right_suggestions(suspects: Suspects, truth: Tensor, wrong: Tensor) -> float | None:
+def suggestion_accuracy(suspects: Suspects, truth: Tensor, wrong: Tensor) -> float | None:
     """Of the wrong labels (n,) that are flagged, the share whose suggestion is the true class (n,)."""
     found = suspects.flagged & wrong
     return float((suspects.suggested == truth)[found].double().mean()) if bool(found.any()) else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.estimates import discounted, learnt_noise, noise_matrix, transition_counts
+from rofl.audit.noise_estimation import discount_memorized, memorized_share, noise_matrix, transition_counts
 from rofl.core import centroids as c
 
 
@@ -47,7 +47,7 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
 def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
     """Q (K, K) from the samples at hand: its classes against the given ones, less what the model has learnt."""
     counts = transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1])
-    return discounted(noise_matrix(counts), learnt_noise(labels, probabilities))
+    return discount_memorized(noise_matrix(counts), memorized_share(labels, probabilities))
 
 
 def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Te
     return torch.where(total > 0, joint / total.where(total > 0, 1.0), probabilities.double())
 
 
-def unlike_centroid(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:
+def centroid_disagrees(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:
     """Mask (n,) of labels that Eq. 7 does not trust: the most similar centroid (K, d) is another class's.
 
     >>> unlike_centroid(torch.tensor([0, 0]), torch.eye(2), torch.eye(2))

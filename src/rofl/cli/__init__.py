@@ -1,5 +1,5 @@
 """The command line: arguments in, calls out."""
 
-from rofl.cli.commands import main
+from rofl.cli.main import main
 
 __all__ = ["main"]

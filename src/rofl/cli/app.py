@@ -15,8 +15,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data of your own.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-talk = Console(stderr=True)
-result = Console()
+stderr = Console(stderr=True)
+stdout = Console()
 
 What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
 Sets = Annotated[

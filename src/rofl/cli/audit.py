@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rofl.cli.app import DataDir, Json, Workers, app, result, talk
+from rofl.cli.app import DataDir, Json, Workers, app, stderr, stdout
 from rofl.errors import UserError
 
 Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="the folder of a finished run")]
@@ -51,32 +51,32 @@ def audit_command(
         raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
     elif labels_out.exists():
         raise UserError(f"{labels_out} is there already.", "another --labels-out")
-    from rofl import auditing
-    from rofl.cli.choose import decode_own
+    from rofl.cli.resolve import decode_user_images
     from rofl.cli.suspects import audit_new, clients_table, count, describe, fresh_folder, suspects_table
-    from rofl.run_folder import RunFolder
+    from rofl.training import label_audit
+    from rofl.training.run_dir import RunDir
 
     if run is not None:
-        decode_own(RunFolder(run).read_experiment())
-        place, verdict = run, auditing.audit_run(run, workers=workers, data_dir=data_dir)
+        decode_user_images(RunDir(run).read_experiment())
+        place, result = run, label_audit.audit_run(run, workers=workers, data_dir=data_dir)
     else:
         assert model is not None
         assert data is not None
         place = out or fresh_folder(data)
-        verdict = audit_new(model, data, place, workers, data_dir)
-    decided = auditing.take_decisions(place, decisions or [], verdict.scene)
+        result = audit_new(model, data, place, workers, data_dir)
+    decided = label_audit.merge_decisions(place, decisions or [], result.federated)
     if labels_out is not None:
-        labels = auditing.corrected(verdict, decided, decided_only)
-        auditing.write_labels(labels_out, verdict.scene, labels, data_dir)
-        changed = int((labels != verdict.scene.labels).sum())
-        talk.print(f"{changed} labels are changed in {labels_out}", markup=False, highlight=False, soft_wrap=True)
+        labels = label_audit.corrected_labels(result, decided, decided_only)
+        label_audit.write_corrected_labels(labels_out, result.federated, labels, data_dir)
+        changed = int((labels != result.federated.labels).sum())
+        stderr.print(f"{changed} labels are changed in {labels_out}", markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        found = {**verdict.figures(), "decisions": count(decided), "folder": str(place)}
-        result.print_json(json.dumps(found))
+        found = {**result.metrics(), "decisions": count(decided), "folder": str(place)}
+        stdout.print_json(json.dumps(found))
         return
-    result.print(clients_table(verdict))
-    for line in describe(verdict, decided):
-        result.print(line, markup=False, highlight=False, soft_wrap=True)
+    stdout.print(clients_table(result))
+    for line in describe(result, decided):
+        stdout.print(line, markup=False, highlight=False, soft_wrap=True)
     if show:
-        result.print(suspects_table(RunFolder(place).read_suspects()[:show]))
-    talk.print(f"Each client's own list: {place / 'suspects'}", markup=False, highlight=False, soft_wrap=True)
+        stdout.print(suspects_table(RunDir(place).read_suspects()[:show]))
+    stderr.print(f"Each client's own list: {place / 'suspects'}", markup=False, highlight=False, soft_wrap=True)

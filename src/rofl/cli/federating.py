@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, Test, What, app, result, talk
+from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, Test, What, app, stderr, stdout
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.federation.serving import Door
+    from rofl.federation.coordinator import ServerConfig
 
 _PORT = 9443
 _LOGS = {"flower"}  # what a start that failed leaves behind
@@ -53,15 +53,15 @@ def serve(
         _init(init, site or [], host or [])
         return
     from rofl import report
-    from rofl.cli.choose import asked, choose
-    from rofl.cli.progress import Watch
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import parse_overrides, resolve_experiment
     from rofl.cli.runs import show
-    from rofl.experiment import fresh_folder
-    from rofl.federation.serving import Door, serve
-    from rofl.run_folder import RunFolder
+    from rofl.federation.coordinator import ServerConfig, serve
+    from rofl.training.run import next_run_dir
+    from rofl.training.run_dir import RunDir
 
     if again is not None:
-        folder, door = RunFolder(again), Door.read(again)
+        folder, door = RunDir(again), ServerConfig.read(again)
         chosen = folder.read_experiment() if folder.exists() else None
         if folder.is_finished():
             raise UserError(f"The run in {again} is finished.", f"rofl report {again}")
@@ -73,16 +73,18 @@ def serve(
         chosen = None
         if what or preset:
             counted = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
-            chosen = choose(what or preset, [*counted, *(sets or [])], method, seed, dp=dp)
-        door = replace(door, clients=chosen.clients if chosen else door.clients, settings=asked(sets, method, seed, dp))
+            chosen = resolve_experiment(what or preset, [*counted, *(sets or [])], method, seed, dp=dp)
+        door = replace(
+            door, clients=chosen.clients if chosen else door.clients, settings=parse_overrides(sets, method, seed, dp)
+        )
         if not door.clients:
             raise UserError("It is not said how many sites there are to be.", "--clients 2")
-        folder = RunFolder(out or (fresh_folder(chosen) if chosen else Path("runs") / "federation"))
+        folder = RunDir(out or (next_run_dir(chosen) if chosen else Path("runs") / "federation"))
         if folder.path.exists() and (not folder.path.is_dir() or {each.name for each in folder.path.iterdir()} - _LOGS):
             raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
-    with Watch(talk) as watch:
+    with ProgressListener(stderr) as watch:
         done = serve(folder, door, chosen, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir)
-    report.write([done.folder], done.folder / "report.html", data_dir, report.View(server=True))
+    report.write_report([done.folder], done.folder / "report.html", data_dir, report.Audience(server=True))
     show(done, as_json)
 
 
@@ -111,11 +113,11 @@ def join(
         raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.own_data import decoding
     from rofl.cli.runs import show, write_page
-    from rofl.experiment import resume
-    from rofl.federation.site import Member
+    from rofl.federation.site import Site
+    from rofl.training.run import resume
 
-    with decoding(talk) as progress:
-        member = Member.of(credentials, client, name, data, test, out, data_dir, progress)
+    with decoding(stderr) as progress:
+        member = Site.of(credentials, client, name, data, test, out, data_dir, progress)
         if dry_run:
             _list_departing(*member.departing())
             return
@@ -133,7 +135,7 @@ def join(
 
 
 def _tell(text: str) -> None:
-    talk.print(text, markup=False, highlight=False, soft_wrap=True)
+    stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[str, float]) -> None:
@@ -155,14 +157,14 @@ def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[
     table.add_row(
         "after the last round", "given -> suggested labels, counted", f"({classes}, {classes})", str(8 * classes**2)
     )
-    result.print(table)
+    stdout.print(table)
     total = sum(tensor.numel() * tensor.element_size() for tensors in groups.values() for tensor in tensors.values())
     _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
 
 
-def _door(credentials: Path | None, insecure: bool, clients: int) -> "Door":
-    from rofl.engines.flower.credentials import ServerCredentials
-    from rofl.federation.serving import Door
+def _door(credentials: Path | None, insecure: bool, clients: int) -> "ServerConfig":
+    from rofl.federation.coordinator import ServerConfig
+    from rofl.federation.credentials import ServerCredentials
 
     if insecure == (credentials is not None):
         raise UserError(
@@ -170,15 +172,17 @@ def _door(credentials: Path | None, insecure: bool, clients: int) -> "Door":
             "--credentials DIR (made by rofl serve --init DIR), or --insecure",
         )
     if credentials is None:
-        return Door(f"127.0.0.1:{_PORT}", clients)
+        return ServerConfig(f"127.0.0.1:{_PORT}", clients)
     there = len(ServerCredentials.read(credentials).sites)
     if clients > there:
         problem = f"There are credentials for {there} sites, not for {clients}."
         raise UserError(problem, "rofl serve --init DIR --site NAME")
-    return Door(f"0.0.0.0:{_PORT}", clients or there)
+    return ServerConfig(f"0.0.0.0:{_PORT}", clients or there)
 
 
-def _told(door: "Door", address: str, credentials: Path | None, wait: float | None, timeout: float | None) -> "Door":
+def _told(
+    door: "ServerConfig", address: str, credentials: Path | None, wait: float | None, timeout: float | None
+) -> "ServerConfig":
     """A door with what the command line says of it."""
     return replace(
         door,
@@ -191,16 +195,18 @@ def _told(door: "Door", address: str, credentials: Path | None, wait: float | No
 
 def _init(folder: Path, sites: list[str], hosts: list[str]) -> None:
     """Certificates and keys, and what to do with them."""
-    from rofl.engines.flower.credentials import make_credentials
+    from rofl.federation.credentials import make_credentials
 
     make_credentials(folder, sites, hosts)
-    talk.print(f"The coordinator keeps {folder}/server (and {folder}/ca.key, away from the network, for later sites):")
-    talk.print(f"  rofl serve --credentials {folder}/server ...", highlight=False)
+    stderr.print(
+        f"The coordinator keeps {folder}/server (and {folder}/ca.key, away from the network, for later sites):"
+    )
+    stderr.print(f"  rofl serve --credentials {folder}/server ...", highlight=False)
     for name in sites:
-        talk.print(
+        stderr.print(
             f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:", highlight=False
         )
-        talk.print(
+        stderr.print(
             f"  rofl join --server {(hosts or ['HOST'])[0]}:{_PORT} --credentials {name} --data PATH",
             highlight=False,
         )

@@ -5,24 +5,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rofl import trackers
-from rofl.cli.app import talk
-from rofl.cli.progress import Watch
-from rofl.config import Experiment
-from rofl.course import Listener
+from rofl import tracking
+from rofl.cli.app import stderr
+from rofl.cli.progress import ProgressListener
+from rofl.config.schema import Experiment
+from rofl.training.loop import Listener
 
 
 def check_log(log: list[str] | None) -> None:
     """Refuse what cannot be used before any work is done; else say where runs go."""
-    for line in trackers.check(log or []):
-        talk.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in tracking.check_trackers(log or []):
+        stderr.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def followed(watch: Watch, chosen: Experiment, folder: Path, log: list[str] | None) -> Iterator[Listener]:
+def followed(watch: ProgressListener, chosen: Experiment, folder: Path, log: list[str] | None) -> Iterator[Listener]:
     """The listener for one run into the folder."""
     watch.begin(chosen)
-    with trackers.follow(log or [], folder, _warn) as tracked:
+    with tracking.follow(log or [], folder, _warn) as tracked:
 
         def listener(experiment: Experiment, entry: Mapping[str, Any]) -> None:
             watch(experiment, entry)
@@ -32,4 +32,4 @@ def followed(watch: Watch, chosen: Experiment, folder: Path, log: list[str] | No
 
 
 def _warn(sentence: str) -> None:
-    talk.print(f"warning: {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    stderr.print(f"warning: {sentence}", style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -25,8 +25,8 @@ from rofl.cli.app import (
     What,
     Workers,
     app,
-    result,
-    talk,
+    stderr,
+    stdout,
 )
 from rofl.errors import unknown
 
@@ -48,16 +48,16 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Train once, and write a run folder."""
-    from rofl.cli.choose import choose
     from rofl.cli.following import check_log, followed
-    from rofl.cli.progress import Watch
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import resolve_experiment
     from rofl.cli.runs import show, write_page
-    from rofl.experiment import fresh_folder, run
+    from rofl.training.run import next_run_dir, run
 
     check_log(log)
-    chosen = choose(what, sets, method, seed, data, test, labels, dp)
-    folder = out or fresh_folder(chosen)
-    with Watch(talk) as watch, followed(watch, chosen, folder, log) as listener:
+    chosen = resolve_experiment(what, sets, method, seed, data, test, labels, dp)
+    folder = out or next_run_dir(chosen)
+    with ProgressListener(stderr) as watch, followed(watch, chosen, folder, log) as listener:
         done = run(chosen, folder, workers=workers, data_dir=data_dir, listener=listener)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
@@ -72,18 +72,18 @@ def resume_command(
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted run; it ends as if nothing had happened."""
-    from rofl.cli.choose import decode_own
     from rofl.cli.following import check_log, followed
-    from rofl.cli.progress import Watch
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import decode_user_images
     from rofl.cli.runs import show, write_page
-    from rofl.experiment import resume
-    from rofl.run_folder import RunFolder
+    from rofl.training.run import resume
+    from rofl.training.run_dir import RunDir
 
-    chosen = RunFolder(folder).read_experiment()
+    chosen = RunDir(folder).read_experiment()
     check_log(log)
-    if not RunFolder(folder).is_finished():  # then it needs its data no more
-        decode_own(chosen)
-    with Watch(talk) as watch, followed(watch, chosen, folder, log) as listener:
+    if not RunDir(folder).is_finished():  # then it needs its data no more
+        decode_user_images(chosen)
+    with ProgressListener(stderr) as watch, followed(watch, chosen, folder, log) as listener:
         done = resume(folder, workers=workers, data_dir=data_dir, listener=listener)
     write_page([done], done.folder, data_dir)
     show(done, as_json)
@@ -105,9 +105,9 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Several methods and seeds on the same scenes, in one table; finished runs in the folder are kept."""
-    from rofl.cli.choose import choose
     from rofl.cli.following import check_log
-    from rofl.cli.progress import Watch
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import resolve_experiment
     from rofl.cli.runs import run_all, write_page
     from rofl.cli.tables import comparison, comparison_table
     from rofl.methods import METHODS
@@ -118,19 +118,19 @@ def compare(
             raise unknown("method", name, METHODS)
     check_log(log)
     plan = [
-        choose(what, sets, name, seed, data, test, labels, tell=(seed, name) == (0, names[0]))
+        resolve_experiment(what, sets, name, seed, data, test, labels, tell=(seed, name) == (0, names[0]))
         for seed in range(seeds)
         for name in names
     ]
     folder = out or Path("runs") / f"compare-{plan[0].name}"
-    with Watch(talk) as watch:
+    with ProgressListener(stderr) as watch:
         runs = run_all(plan, folder, watch, workers, data_dir, log)
     page = write_page(runs, folder, data_dir)
     if as_json:
-        result.print_json(json.dumps({"folder": str(folder), "methods": comparison(runs)}))
+        stdout.print_json(json.dumps({"folder": str(folder), "methods": comparison(runs)}))
     else:
-        result.print(comparison_table(runs))
-        talk.print(f"The page: {page}", markup=False, highlight=False)
+        stdout.print(comparison_table(runs))
+        stderr.print(f"The page: {page}", markup=False, highlight=False)
 
 
 @app.command(epilog="Example: rofl demo")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from rofl.cli.app import DataDir, Json, Seed, Sets, Test, What, app, data_app, result, talk
+from rofl.cli.app import DataDir, Json, Seed, Sets, Test, What, app, data_app, stderr, stdout
 from rofl.errors import UserError
 
 
@@ -24,11 +24,13 @@ def report_command(
         raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
     from rofl import report
 
-    page = report.write(folders, out, data_dir, report.View(site, server))
-    result.print(str(page), markup=False, highlight=False, soft_wrap=True)
+    page = report.write_report(folders, out, data_dir, report.Audience(site, server))
+    stdout.print(str(page), markup=False, highlight=False, soft_wrap=True)
 
 
-@app.command("scene", epilog="Example: rofl scene digits --set noise.spread=0.2 --seed 1 --out scene.safetensors")
+@app.command(
+    "scene", epilog="Example: rofl scene digits --set noise.client_spread=0.2 --seed 1 --out scene.safetensors"
+)
 def scene_command(
     what: What = "digits",
     sets: Sets = None,
@@ -38,18 +40,18 @@ def scene_command(
     as_json: Json = False,
 ) -> None:
     """Draw wrong labels and clients once, and keep them for several runs with the same settings."""
-    from rofl.cli.choose import choose
+    from rofl.cli.resolve import resolve_experiment
     from rofl.cli.scene import describe, scene_table
-    from rofl.scene import prepare
+    from rofl.data.federated import load_federated
 
-    scene = prepare(choose(what, sets, None, seed), data_dir)
+    federated = load_federated(resolve_experiment(what, sets, None, seed).split, data_dir)
     if out is not None:
-        scene.save(out)
-        talk.print(f"To use it, add to rofl run: --set data.scene={out}", markup=False, highlight=False)
+        federated.save(out)
+        stderr.print(f"To use it, add to rofl run: --set data.split={out}", markup=False, highlight=False)
     if as_json:
-        result.print_json(json.dumps(describe(scene)))
+        stdout.print_json(json.dumps(describe(federated)))
     else:
-        result.print(scene_table(scene))
+        stdout.print(scene_table(federated))
 
 
 @data_app.command("check", epilog="Example: rofl data check photos")
@@ -62,21 +64,21 @@ def check_data(
     from rofl.cli import own_data
 
     try:
-        found = own_data.check(path, test, talk)
+        found = own_data.check(path, test, stderr)
     except UserError as error:
         if as_json:
-            result.print_json(json.dumps({"usable": False, "problem": error.sentence, "try": error.hint}))
+            stdout.print_json(json.dumps({"usable": False, "problem": error.sentence, "try": error.hint}))
         raise
     if as_json:
-        result.print_json(json.dumps(found))
+        stdout.print_json(json.dumps(found))
     else:
-        result.print(own_data.check_table(found, path.name))
+        stdout.print(own_data.check_table(found, path.name))
 
 
 @app.command("presets")
 def list_presets(as_json: Json = False) -> None:
     """The presets by name."""
-    from rofl.presets import PRESETS
+    from rofl.config.presets import PRESETS
 
     listing({name: preset.about for name, preset in PRESETS.items()}, "preset", as_json)
 
@@ -94,15 +96,15 @@ def list_datasets(as_json: Json = False) -> None:
     """The data sets by name."""
     from rofl.data import DATASETS
 
-    listing({name: source.about for name, source in DATASETS.items()}, "data set", as_json)
+    listing({name: (load.__doc__ or "").splitlines()[0] for name, load in DATASETS.items()}, "data set", as_json)
 
 
 def listing(about: dict[str, str], what: str, as_json: bool) -> None:
     """Names with a line about each."""
     if as_json:
-        result.print_json(json.dumps(about))
+        stdout.print_json(json.dumps(about))
         return
     table = Table(what, "what it is")
     for name, line in about.items():
         table.add_row(name, line)
-    result.print(table)
+    stdout.print(table)

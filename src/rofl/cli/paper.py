@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rofl.cli.app import DataDir, Json, app, result, talk
+from rofl.cli.app import DataDir, Json, app, stderr, stdout
 from rofl.cli.looking import listing
 
 Scale = Literal["tiny", "lite", "paper"]  # as rofl.reproduce has it, which imports torch
@@ -34,21 +34,21 @@ def reproduce(
         listing(work.list_grids(), "table or figure", as_json)
         return
     plan = make_plan(name, scale, seeds, out, cells, data)
-    costs = work.announce(plan, talk)
+    costs = work.announce(plan, stderr)
     if plan_only:
         if as_json:
-            result.print_json(json.dumps(costs))
+            stdout.print_json(json.dumps(costs))
         return
     try:
-        outcomes = work.reproduce(plan, jobs, data_dir, talk)
+        outcomes = work.reproduce(plan, jobs, data_dir, stderr)
     except KeyboardInterrupt:
-        talk.print("Stopped. Finished cells are kept; the same command goes on.")
+        stderr.print("Stopped. Finished cells are kept; the same command goes on.")
         raise typer.Exit(130) from None
     text, page = work.write_all(plan, outcomes)
     if as_json:
-        result.print_json(work.as_data(outcomes))
+        stdout.print_json(work.as_data(outcomes))
     else:
         for outcome in outcomes:
-            result.print(work.show_outcome(outcome))
-        talk.print(f"As Markdown: {text}\nThe page: {page}", markup=False, highlight=False)
-    work.complain(outcomes)
+            stdout.print(work.show_outcome(outcome))
+        stderr.print(f"As Markdown: {text}\nThe page: {page}", markup=False, highlight=False)
+    work.raise_failures(outcomes)

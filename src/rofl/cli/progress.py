@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rofl.config import Experiment
+from rofl.config.schema import Experiment
 
 
-class Watch:
+class ProgressListener:
     """Follows one run after the other: `begin` before each, then it is called with every round."""
 
     def __init__(self, console: Console) -> None:
@@ -30,7 +30,7 @@ class Watch:
         self._started = 0.0
         self._done = 0  # rounds seen, which a resumed run's number is not
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "ProgressListener":
         self._progress.start()
         return self
 

@@ -9,28 +9,29 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rofl import atomic
-from rofl.config import Experiment
-from rofl.engines.pool import cores, usual_workers
+from rofl.config.schema import Experiment
+from rofl.data import atomic
 from rofl.errors import UserError
-from rofl.report.words import duration
-from rofl.reproduce import GRIDS, Cell, Grid, Plan
-from rofl.reproduce.cells import Store, run_cells
+from rofl.report.formatting import duration
+from rofl.reproduce import PAPER_TABLES, PaperTable, Plan, TableCell
+from rofl.reproduce.cell_runner import run_cells
+from rofl.reproduce.client_divergence import write_divergence
 from rofl.reproduce.cost import core_seconds
-from rofl.reproduce.divergence import write_divergence
 from rofl.reproduce.markdown import markdown, notes
-from rofl.reproduce.outcome import Entry, Outcome, collect
-from rofl.run_folder import RunFolder
+from rofl.reproduce.results import CellResult, TableResult, collect
+from rofl.reproduce.run_cache import RunCache
+from rofl.simulation.worker_pool import cores, default_workers
+from rofl.training.run_dir import RunDir
 
 
-def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console) -> list[Outcome]:
+def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console) -> list[TableResult]:
     """Run what is missing, and collect everything."""
-    store = Store(plan.out / "cells")
+    store = RunCache(plan.out / "cells")
     side_by_side = jobs or (1 if plan.scale == "paper" else cores())
     problems: dict[Path, str] = {}
     for alone in (False, True):
         at_once = 1 if alone else side_by_side
-        workers = usual_workers() if at_once == 1 else 0
+        workers = default_workers() if at_once == 1 else 0
         problems |= _run(plan.experiments(alone), store, at_once, workers, data_dir, talk)
     for grid, cells in plan.chosen:
         if any(cell.measure.endswith("apart") for cell in cells):
@@ -40,7 +41,7 @@ def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console
 
 def announce(plan: Plan, talk: Console) -> dict[str, float]:
     """Say beforehand what it will cost here."""
-    store = Store(plan.out / "cells")
+    store = RunCache(plan.out / "cells")
     everything = plan.experiments()
     missing = [one for one in everything if not store.place(one).is_finished()]
     done = len(everything) - len(missing)
@@ -53,7 +54,7 @@ def announce(plan: Plan, talk: Console) -> dict[str, float]:
 
 
 def _run(
-    experiments: Sequence[Experiment], store: Store, jobs: int, workers: int, data_dir: Path | None, talk: Console
+    experiments: Sequence[Experiment], store: RunCache, jobs: int, workers: int, data_dir: Path | None, talk: Console
 ) -> dict[Path, str]:
     if all(store.place(one).is_finished() for one in experiments):
         return {}
@@ -70,7 +71,7 @@ def _run(
     with bar:
         task = bar.add_task("starting", total=sum(one.rounds for one in experiments))
 
-        def listen(rounds: int, running: list[RunFolder]) -> None:
+        def listen(rounds: int, running: list[RunDir]) -> None:
             bar.update(task, completed=rounds, description=f"{len(running)} at work")
             for place in running:
                 if place.path not in said and not talk.is_terminal:
@@ -80,24 +81,26 @@ def _run(
         return run_cells(experiments, store, jobs, workers, data_dir, listen)
 
 
-def _measure_divergence(grid: Grid, cells: Sequence[Cell], plan: Plan, store: Store, data_dir: Path | None) -> None:
+def _measure_divergence(
+    grid: PaperTable, cells: Sequence[TableCell], plan: Plan, store: RunCache, data_dir: Path | None
+) -> None:
     for cell in cells:
         for chosen in plan.of_cell(grid, cell):
             if store.place(chosen).is_finished():
                 write_divergence(store.place(chosen), data_dir)
 
 
-def write_all(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[Path, Path]:
+def write_all(plan: Plan, outcomes: Sequence[TableResult]) -> tuple[Path, Path]:
     """The Markdown file and the page."""
     from rofl import report
 
     text, page = plan.out / f"{plan.name}.md", plan.out / f"{plan.name}.html"
-    atomic.write(text, "\n".join(markdown(outcome) for outcome in outcomes))
-    report.write_grids(outcomes, page)
+    atomic.atomic_write(text, "\n".join(markdown(outcome) for outcome in outcomes))
+    report.write_paper_page(outcomes, page)
     return text, page
 
 
-def show_outcome(outcome: Outcome) -> Table:
+def show_outcome(outcome: TableResult) -> Table:
     """`ours / paper` for the terminal; a wide grid stands on its side."""
     columns, rows = outcome.columns, outcome.rows
     turned = len(columns) > len(rows)
@@ -113,12 +116,12 @@ def show_outcome(outcome: Outcome) -> Table:
     return table
 
 
-def as_data(outcomes: Sequence[Outcome]) -> str:
+def as_data(outcomes: Sequence[TableResult]) -> str:
     """Everything as JSON."""
     return json.dumps({outcome.grid.name: [_entry(one) for one in outcome.entries] for outcome in outcomes})
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: CellResult) -> dict[str, Any]:
     return {
         "row": entry.cell.row,
         "column": entry.cell.column,
@@ -133,10 +136,10 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def list_grids() -> dict[str, str]:
     """Every table and figure with a line about it."""
-    return {name: f"{grid.where}: {grid.about} ({len(grid.cells)} numbers)" for name, grid in GRIDS.items()}
+    return {name: f"{grid.where}: {grid.about} ({len(grid.cells)} numbers)" for name, grid in PAPER_TABLES.items()}
 
 
-def complain(outcomes: Sequence[Outcome]) -> None:
+def raise_failures(outcomes: Sequence[TableResult]) -> None:
     """End with an error where something could not run; what could is shown and kept."""
     problems = dict.fromkeys(entry.problem for outcome in outcomes for entry in outcome.entries if entry.problem)
     if problems:

@@ -4,20 +4,20 @@ import json
 from pathlib import Path
 
 from rofl import report
-from rofl.cli.app import result
+from rofl.cli.app import stdout
 from rofl.cli.following import followed
-from rofl.cli.progress import Watch
+from rofl.cli.progress import ProgressListener
 from rofl.cli.tables import summary_table
-from rofl.config import Experiment
+from rofl.config.schema import Experiment
 from rofl.errors import UserError
-from rofl.experiment import Run, resume, run
-from rofl.run_folder import RunFolder
+from rofl.training.run import Run, resume, run
+from rofl.training.run_dir import RunDir
 
 
 def run_all(
     plan: list[Experiment],
     folder: Path,
-    watch: Watch,
+    watch: ProgressListener,
     workers: int | None,
     data_dir: Path | None,
     log: list[str] | None,
@@ -25,7 +25,7 @@ def run_all(
     """Run what is not there yet; go on with what is."""
     runs = []
     for chosen in plan:
-        place = RunFolder(folder / f"{chosen.method['name']}-s{chosen.seed}")
+        place = RunDir(folder / f"{chosen.method['name']}-s{chosen.seed}")
         if place.exists() and place.read_experiment() != chosen:
             raise UserError(f"{place.path} holds a run with other settings.", "another --out")
         with followed(watch, chosen, place.path, log) as listener:
@@ -38,12 +38,12 @@ def run_all(
 
 def write_page(runs: list[Run], folder: Path, data_dir: Path | None) -> Path:
     """report.html of these runs."""
-    return report.write([run.folder for run in runs], folder / "report.html", data_dir)
+    return report.write_report([run.folder for run in runs], folder / "report.html", data_dir)
 
 
 def show(done: Run, as_json: bool) -> None:
     """The outcome of a run, on stdout."""
     if as_json:
-        result.print_json(json.dumps({**done.summary, "folder": str(done.folder)}))
+        stdout.print_json(json.dumps({**done.summary, "folder": str(done.folder)}))
     else:
-        result.print(summary_table(done))
+        stdout.print(summary_table(done))

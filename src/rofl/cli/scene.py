@@ -5,31 +5,31 @@ from typing import Any
 import torch
 from rich.table import Table
 
-from rofl.data.parts import sizes_of
-from rofl.scene import Scene
+from rofl.data.federated import FederatedDataset
+from rofl.data.sampled_clients import client_sizes
 
 
-def describe(scene: Scene) -> dict[str, Any]:
+def describe(federated: FederatedDataset) -> dict[str, Any]:
     """Sizes, and the share of wrong labels of all and of each client."""
-    sizes = torch.as_tensor(sizes_of(scene.parts))
+    sizes = torch.as_tensor(client_sizes(federated.parts))
     return {
-        "dataset": scene.images.name,
-        "noise": scene.experiment.noise.text,
-        "seed": scene.experiment.seed,
+        "dataset": federated.images.name,
+        "noise": federated.spec.noise.text,
+        "seed": federated.spec.seed,
         "clients": len(sizes),
-        "samples": len(scene.labels),
+        "samples": len(federated.labels),
         "smallest_client": int(sizes.min()),
         "largest_client": int(sizes.max()),
-        "classes": len(scene.images.classes),
-        "truth_known": scene.images.truth_known,
-        "wrong": scene.noise_ratio,
-        "client_wrong": scene.client_ratios,
+        "classes": len(federated.images.classes),
+        "truth_known": federated.images.truth_known,
+        "wrong": federated.noise_ratio,
+        "client_wrong": federated.client_noise_rates,
     }
 
 
-def scene_table(scene: Scene) -> Table:
+def scene_table(federated: FederatedDataset) -> Table:
     """The same, for people."""
-    facts = describe(scene)
+    facts = describe(federated)
     table = Table(title=f"{facts['dataset']}, {facts['noise']}", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()

@@ -7,13 +7,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from rofl import auditing
-from rofl.cli.app import talk
+from rofl.audit.result import AuditResult
+from rofl.cli.app import stderr
 from rofl.cli.own_data import decoding
 from rofl.cli.tables import share
-from rofl.config import DataSpec
-from rofl.labels_file import Decision
-from rofl.verdict import Verdict
+from rofl.data.label_csv import Decision
+from rofl.data.specs import DataSpec
+from rofl.training import label_audit
 
 _CLIENTS = 20  # that are listed; --json has all
 
@@ -26,23 +26,25 @@ def fresh_folder(data: Path) -> Path:
     return path
 
 
-def audit_new(model: Path, data: Path, out: Path, workers: int | None, data_dir: Path | None) -> Verdict:
+def audit_new(model: Path, data: Path, out: Path, workers: int | None, data_dir: Path | None) -> AuditResult:
     """Judge new data by a run's model, while a bar shows how far decoding is."""
-    with decoding(talk) as progress:
-        return auditing.audit_data(model, data, out, workers=workers, data_dir=data_dir, progress=progress)
+    with decoding(stderr) as progress:
+        return label_audit.audit_data(model, data, out, workers=workers, data_dir=data_dir, progress=progress)
 
 
-def clients_table(verdict: Verdict) -> Table:
+def clients_table(result: AuditResult) -> Table:
     """Samples and suspects of each client, those with the largest share first."""
-    scene = verdict.scene
-    counts = [(len(rows), int(verdict.suspects.flagged[rows].sum())) for _, rows in scene.lists]
+    federated = result.federated
+    counts = [(len(rows), int(result.suspects.flagged[rows].sum())) for _, rows in federated.client_views]
     order = sorted(range(len(counts)), key=lambda place: -counts[place][1] / max(counts[place][0], 1))
     table = Table(title="labels that look wrong", title_justify="left")
     for name in ("client", "samples", "suspects", "share"):
         table.add_column(name, justify="left" if name == "client" else "right")
     for place in order[:_CLIENTS]:
         samples, flagged = counts[place]
-        table.add_row(Text(scene.lists[place][0]), str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+        table.add_row(
+            Text(federated.client_views[place][0]), str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}"
+        )
     if len(order) > _CLIENTS:
         table.add_row(f"and {len(order) - _CLIENTS} more")
     samples, flagged = (sum(column) for column in zip(*counts, strict=True))
@@ -51,9 +53,9 @@ def clients_table(verdict: Verdict) -> Table:
     return table
 
 
-def describe(verdict: Verdict, decided: Sequence[Decision]) -> list[str]:
+def describe(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
     """How good the list is: by the truth where it is known, and by what people decided."""
-    lines, figures = [], verdict.figures()
+    lines, figures = [], result.metrics()
     if figures["estimated"]["ratio"] > 0.5:
         lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
     found: Mapping[str, Any] | None = figures["audit"]

@@ -7,7 +7,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from rofl.experiment import Run
+from rofl.training.run import Run
 
 
 def summary_table(run: Run) -> Table:

@@ -40,7 +40,7 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
     return torch.cosine_similarity(left, right, dim=-1).clamp(0, 1)
 
 
-def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
+def update_centroids(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
     """Eq. 4, and with the last batch's centroids as `old` its mini-batch form Eq. 13.
 
     (1 - sim^2) * old + sim^2 * means, class by class. A class without samples keeps its centroid; a class without
@@ -57,11 +57,11 @@ def blend(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
             [1., 0.],
             [5., 0.]])
     """
-    share = torch.where(known(old), similarity(old, means).square(), 1.0) * (counts > 0)  # (K,)
+    share = torch.where(has_centroid(old), similarity(old, means).square(), 1.0) * (counts > 0)  # (K,)
     return torch.lerp(old, means, share.unsqueeze(1))  # (K, d)
 
 
-def known(centroids: Tensor) -> Tensor:
+def has_centroid(centroids: Tensor) -> Tensor:
     """Mask (K,) of the classes that have a centroid at all."""
     length: Tensor = torch.linalg.vector_norm(centroids, dim=-1)  # (K,)
     return length > 0
@@ -78,7 +78,7 @@ def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
     return torch.where(length > 0, along, -torch.inf).argmax(dim=1)
 
 
-def confident(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
+def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
     """Eq. 7: m = 1 where the similarity label agrees with the given label, (n,) mask.
 
     >>> confident(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.tensor([0, 0]), torch.eye(2))
@@ -96,8 +96,8 @@ def weighted_centroids(local: Tensor, stored: Tensor, counts: Tensor) -> tuple[T
     >>> weighted_centroids(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([7]))
     (tensor([[2., 0.]]), tensor([[1.]]))
     """
-    weight = torch.where(known(stored), similarity(stored, local), 1.0)
-    weight = torch.where((counts > 0) & known(local), weight, 0.0).unsqueeze(1)  # (K, 1)
+    weight = torch.where(has_centroid(stored), similarity(stored, local), 1.0)
+    weight = torch.where((counts > 0) & has_centroid(local), weight, 0.0).unsqueeze(1)  # (K, 1)
     return weight * local, weight
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def weights_apart(models: Sequence[Mapping[str, Tensor]]) -> float:
+def weight_divergence(models: Sequence[Mapping[str, Tensor]]) -> float:
     """Mean distance of the clients' weights from their average, over the average's length.
 
     >>> weights_apart([{"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}])
@@ -18,7 +18,7 @@ def weights_apart(models: Sequence[Mapping[str, Tensor]]) -> float:
     return float((flat - centre).norm(dim=1).mean() / centre.norm().clamp(min=torch.finfo(centre.dtype).tiny))
 
 
-def features_apart(means: Tensor, counts: Tensor) -> float:
+def feature_divergence(means: Tensor, counts: Tensor) -> float:
     """Mean cosine distance between the class means of two clients, over all classes and pairs that both hold.
 
     Args:

@@ -85,7 +85,7 @@ def prior(log_probs: Tensor) -> Tensor:
     return -mean.mean() - math.log(log_probs.shape[1])
 
 
-def ramp(index: int, start: float, length: float) -> float:
+def linear_ramp(index: int, start: float, length: float) -> float:
     """How much of lambda_cen acts in round t (supplement, "Scheduling"): 0 up to `start`, then linear to 1.
 
     >>> [ramp(t, start=10, length=5) for t in (1, 10, 11, 15, 40)]

@@ -32,7 +32,7 @@ def pair(classes: int, ratio: float) -> Tensor:
     return stay * (1 - ratio) + stay.roll(1, dims=1) * ratio  # (K, K)
 
 
-def whole_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
+def fully_noisy_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
     """Q where one class is never labelled right ("Different noise ratios in classes"); the others are at the ratio.
 
     >>> whole_class(symmetric, 3, 0.4, wrong=0)
@@ -88,7 +88,7 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
     return (draw >= edges[:, :-1]).sum(dim=1)  # (n,)
 
 
-def achieved_ratio(labels: Tensor, truth: Tensor) -> float:
+def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
     """The share of labels that are wrong; a draw at ratio 0.4 rarely gives exactly 0.4.
 
     >>> achieved_ratio(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))

@@ -42,7 +42,7 @@ def closeness(similar: Tensor, density: Tensor) -> Tensor:
     return torch.where(denser.any(dim=1), nearest, similar.amin(dim=1))
 
 
-def choose(features: Tensor, count: int) -> Tensor:
+def select_prototypes(features: Tensor, count: int) -> Tensor:
     """Rows of the prototypes: the densest images with eta < 0.95, and the densest others where those are too few.
 
     >>> choose(torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]), count=2).tolist()

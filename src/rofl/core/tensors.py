@@ -9,7 +9,7 @@ CPU = torch.device("cpu")
 Tensors = dict[str, torch.Tensor]  # flat: a checkpoint, a network record and a secure-aggregation vector alike
 
 
-def floating(tensors: Mapping[str, torch.Tensor]) -> Tensors:
+def float_entries(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """Only what may be averaged: integer buffers, such as batch norm's counter, are left out.
 
     >>> sorted(floating({"w": torch.ones(2), "steps": torch.tensor(3)}))
@@ -18,7 +18,7 @@ def floating(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     return {name: value for name, value in tensors.items() if value.is_floating_point()}
 
 
-def moved(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Tensors:
+def to_device(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Tensors:
     """The tensors on a device; those that are there already are not copied."""
     return {name: value.to(device) for name, value in tensors.items()}
 
@@ -44,7 +44,7 @@ def scaled_difference(new: Mapping[str, torch.Tensor], old: Mapping[str, torch.T
     return {name: (new[name] - old[name]) * factor for name in old}
 
 
-def halved(tensors: Mapping[str, torch.Tensor]) -> Tensors:
+def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """Every float32 as the nearest bfloat16: half the bytes, the same range, a precision of 8 bits instead of 24.
 
     The range is why it is not float16: n_k * (w_k - w) may exceed the 65504 at which that ends.
@@ -57,12 +57,12 @@ def halved(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     }
 
 
-def rounded(tensors: Mapping[str, torch.Tensor]) -> Tensors:
+def round_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """What `halved` leaves of every number, in the tensors' own types."""
-    return {name: value.to(tensors[name].dtype) for name, value in halved(tensors).items()}
+    return {name: value.to(tensors[name].dtype) for name, value in to_bf16(tensors).items()}
 
 
-def mismatch(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
+def check_like(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
     """Why `found` may not be added to `expected`, in words, or None where it may.
 
     >>> mismatch({"w": torch.tensor([float("nan")])}, {"w": torch.zeros(1)})

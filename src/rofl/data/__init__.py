@@ -1,7 +1,8 @@
-"""Arrays in, shards out."""
+"""Data sets, and who holds which samples: loading, splitting, corrupting, batching. May import: core."""
 
-from rofl.data.batches import Shard, Transform, batches
-from rofl.data.image_set import ImageSet
-from rofl.data.sets import DATASETS, load
+from rofl.data.client_dataset import ClientDataset, batches
+from rofl.data.dataset import Dataset
+from rofl.data.registry import DATASETS, load_dataset
+from rofl.data.transforms import Transform
 
-__all__ = ["DATASETS", "ImageSet", "Shard", "Transform", "batches", "load"]
+__all__ = ["DATASETS", "ClientDataset", "Dataset", "Transform", "batches", "load_dataset"]

@@ -40,7 +40,7 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
             return _sorted([np.concatenate(hand) for hand in hands])
     raise UserError(
         f"No Dirichlet({alpha}) draw in {_TRIES} gave each of {clients} clients {minimum} samples.",
-        "a larger data.alpha, fewer clients, or a smaller data.minimum",
+        "a larger data.alpha, fewer clients, or a smaller data.min_samples",
     )
 
 
@@ -51,7 +51,7 @@ def _sorted(parts: list[np.ndarray]) -> list[Tensor]:
 def _at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
     smallest = min(len(part) for part in parts)
     if smallest < minimum:
-        raise UserError(f"A client got {smallest} samples, fewer than data.minimum = {minimum}.", "fewer clients")
+        raise UserError(f"A client got {smallest} samples, fewer than data.min_samples = {minimum}.", "fewer clients")
     return parts
 
 

@@ -8,14 +8,15 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 
-from rofl import presets
-from rofl.config import Experiment, experiment, parse_change, with_changes
+from rofl.config import presets
+from rofl.config.overrides import apply_overrides, parse_override
+from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.tensors import digest
-from rofl.engines.flower import MethodStrategy, make_client_app
-from rofl.experiment import materials
-from rofl.federation.hosts import PartHost
+from rofl.federation import MethodStrategy, make_client_app
+from rofl.federation.site_data import PartitionedData
+from rofl.training.inputs import load_inputs
 
-client_app = make_client_app(PartHost())
+client_app = make_client_app(PartitionedData())
 server_app = ServerApp()
 
 
@@ -24,13 +25,13 @@ def main(grid: Grid, context: Context) -> None:
     """Rounds by Flower's own loop, with our strategy; the digest goes to the log and, where asked, to a file."""
     told = context.run_config
     chosen = experiment_from(told)
-    network = materials(chosen, None)[1]
+    network = load_inputs(chosen, None)[1]
     method = chosen.build_method()
     strategy = MethodStrategy(
-        method, method.begin(network.build()), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
+        method, method.init(network.build()), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
     )
     strategy.start(grid, ArrayRecord({}), num_rounds=chosen.rounds)
-    result = digest(strategy.glob.model, strategy.glob.extra)
+    result = digest(strategy.server_state.model, strategy.server_state.aux)
     log(INFO, "digest %s", result)
     path = str(told.get("digest-file", ""))
     if path:
@@ -39,6 +40,6 @@ def main(grid: Grid, context: Context) -> None:
 
 def experiment_from(told: Mapping[str, bool | float | int | str]) -> Experiment:
     """The app's run config: a preset, and settings as `rofl run --set` takes them, with spaces between."""
-    changes = dict(parse_change(text) for text in str(told.get("settings", "")).split())
-    settings = presets.find(str(told.get("preset", "digits"))).for_method(changes.get("method.name"))
-    return experiment(with_changes(settings, changes))
+    changes = dict(parse_override(text) for text in str(told.get("settings", "")).split())
+    settings = presets.find_preset(str(told.get("preset", "digits"))).for_method(changes.get("method.name"))
+    return parse_experiment(apply_overrides(settings, changes))

@@ -1,18 +1,25 @@
-"""One paper, one file."""
+"""Federated methods: one paper, one file, and the interface between a method and an engine.
 
-from rofl.methods.base import Global, Method, Round, Update
+May import: core, data, models.
+"""
+
+from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.methods.coteaching import CoTeaching
+from rofl.methods.fedavg import FedAvg
 from rofl.methods.joint import Joint
-from rofl.methods.plain import Plain
+from rofl.methods.registry import METHODS
 from rofl.methods.rofl import Rofl
 from rofl.methods.selflearning import SelfLearning
 
-METHODS: dict[str, type[Method]] = {
-    "plain": Plain,
-    "coteaching": CoTeaching,
-    "joint": Joint,
-    "selflearning": SelfLearning,
-    "rofl": Rofl,
-}
-
-__all__ = ["METHODS", "CoTeaching", "Global", "Joint", "Method", "Plain", "Rofl", "Round", "SelfLearning", "Update"]
+__all__ = [
+    "METHODS",
+    "CoTeaching",
+    "FedAvg",
+    "Joint",
+    "Method",
+    "Rofl",
+    "RoundContext",
+    "SelfLearning",
+    "ServerState",
+    "Update",
+]

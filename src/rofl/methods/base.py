@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 
-from rofl.core.seeds import generator
+from rofl.core.rng import generator
 from rofl.core.tensors import Tensors, add
-from rofl.data import Shard
+from rofl.data import ClientDataset
 from rofl.models import Network
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundContext:
     """When and where we are; every random draw and every schedule is a function of it."""
 
     index: int  # counts from 1, the paper's t
@@ -26,11 +26,11 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Global:
+class ServerState:
     """What the server keeps and broadcasts. Names and shapes never change during a run."""
 
     model: Tensors
-    extra: Tensors = field(default_factory=dict)  # rofl: centroids (K, d)
+    aux: Tensors = field(default_factory=dict)  # rofl: centroids (K, d)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Update:
 
     model: Tensors  # n_k * (w_k - w)
     weight: float  # n_k
-    extra: Tensors = field(default_factory=dict)  # rofl: s_k * f_k (K, d) and s_k (K, 1)
+    aux: Tensors = field(default_factory=dict)  # rofl: s_k * f_k (K, d) and s_k (K, 1)
     metrics: Mapping[str, float] = field(default_factory=dict)  # sums, such as how many samples were confident
 
     def __add__(self, other: "Update") -> "Update":
@@ -47,7 +47,7 @@ class Update:
         return Update(
             model=add(self.model, other.model),
             weight=self.weight + other.weight,
-            extra=add(self.extra, other.extra),
+            aux=add(self.aux, other.aux),
             metrics={name: self.metrics.get(name, 0.0) + other.metrics.get(name, 0.0) for name in names},
         )
 
@@ -55,14 +55,22 @@ class Update:
 class Method(Protocol):
     """A federated method. Hyper-parameters are the fields of a frozen dataclass; nothing ever changes self."""
 
-    def begin(self, net: Network) -> Global:
+    def with_noise_rate(self, kind: str, ratio: float) -> Self:
+        """Return the method for labels with this kind and ratio of noise; most return themselves."""
+
+    def centralized(self) -> Self:
+        """Return the method for the centralized setting, where a round is one epoch over all data."""
+
+    def init(self, net: Network) -> ServerState:
         """What the server starts from."""
 
-    def blank(self, glob: Global) -> Update:
+    def zero_update(self, server_state: ServerState) -> Update:
         """The update that changes nothing: where a sum starts, and the shape every client's update must have."""
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         """Train on one client. `net` holds the global weights already; the returned state stays with the client."""
 
-    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Make the next global state from the sum of the cohort's updates, whose weight is above 0."""

@@ -8,12 +8,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rofl.core import losses
-from rofl.core.seeds import derive, seeded
+from rofl.core.rng import derive, seeded
 from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors, digest, zeros_like
-from rofl.data import Shard
-from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import SmallLossSgd, Steps, fedavg, load_weights, weight_change, weight_update, weights
+from rofl.data import ClientDataset
+from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.local_sgd import MetricSums, SmallLossSgd
+from rofl.methods.weights import fedavg, load_weights, model_weights, weight_change, weight_update
 from rofl.models import Network
 
 
@@ -27,25 +28,27 @@ class CoTeaching(SmallLossSgd):
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # nothing here to estimate it from
     lr: Annotated[float, Field(gt=0)] = 0.15  # supplement, "Co-teaching"; 0.001 for Clothing1M
 
-    def begin(self, net: Network) -> Global:
+    def init(self, net: Network) -> ServerState:
         """Two sets of initial weights: the given network's, and others drawn from a seed that follows from them."""
-        first = weights(net)
-        return Global(first, weights(_another(net, seed=int(digest(first)[:15], 16))))
+        first = model_weights(net)
+        return ServerState(first, model_weights(_another(net, seed=int(digest(first)[:15], 16))))
 
-    def blank(self, glob: Global) -> Update:
+    def zero_update(self, server_state: ServerState) -> Update:
         """No change of either network."""
-        return Update(zeros_like(glob.model), 0.0, zeros_like(glob.extra))
+        return Update(zeros_like(server_state.model), 0.0, zeros_like(server_state.aux))
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         """Algorithm 1 of Co-teaching on one client's data."""
-        rate = self.keep_rate(rnd)  # R(T)
+        rate = self.keep_rate(ctx)  # R(T)
         peer = copy.deepcopy(net)
-        load_weights(peer, glob.extra)
-        optimizer = self.optimizer(nn.ModuleList([net, peer]), rnd)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        load_weights(peer, server_state.aux)
+        optimizer = self.optimizer(nn.ModuleList([net, peer]), ctx)
+        order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
         peer.train()
-        steps = Steps()
+        steps = MetricSums()
         for _ in range(self.epochs):
             for index in data.batches(self.batch, order):
                 inputs, labels = data.inputs(index, augment), data.labels[index]
@@ -56,13 +59,13 @@ class CoTeaching(SmallLossSgd):
                 loss.backward()
                 optimizer.step()
                 steps.add(len(index), loss=loss)
-        change = weight_change(peer, glob.extra, len(data))
-        return Update(weight_update(net, glob, len(data)), float(len(data)), change, steps.sums()), {}
+        change = weight_change(peer, server_state.aux, len(data))
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), change, steps.sums()), {}
 
-    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Eq. 10 for both networks."""
-        peer = fedavg(Global(glob.extra), Update(total.extra, total.weight))
-        return Global(fedavg(glob, total), peer)
+        peer = fedavg(ServerState(server_state.aux), Update(total.aux, total.weight))
+        return ServerState(fedavg(server_state, total), peer)
 
 
 def _losses(net: Network, inputs: Tensor, labels: Tensor) -> Tensor:

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from rofl.core import losses
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard
-from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, Steps, fedavg, weight_update, weights
+from rofl.data import ClientDataset
+from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.local_sgd import LocalSgd, MetricSums
+from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
 # Tanaka's learning rates for symmetric noise; those for the ratios between are interpolated.
@@ -29,28 +30,30 @@ class Joint(LocalSgd):
     start: Annotated[int, Field(ge=1)] = 100  # first round that changes labels
     memory: Annotated[int, Field(ge=1)] = 10  # epochs whose predictions are averaged
 
-    def for_noise(self, kind: str, ratio: float) -> "Joint":
+    def with_noise_rate(self, kind: str, ratio: float) -> "Joint":
         """Take Tanaka's learning rate where none was given."""
         return self if self.lr else replace(self, lr=published_rate(kind, ratio))
 
-    def begin(self, net: Network) -> Global:
+    def init(self, net: Network) -> ServerState:
         """Initial weights."""
-        return Global(weights(net))
+        return ServerState(model_weights(net))
 
-    def blank(self, glob: Global) -> Update:
+    def zero_update(self, server_state: ServerState) -> Update:
         """No change."""
-        return Update(zeros_like(glob.model), 0.0)
+        return Update(zeros_like(server_state.model), 0.0)
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         """Algorithm 1 of Joint Optimization on one client's data; labels and predictions stay with the client."""
         if not self.lr:
             raise ValueError("lr = 0 must be replaced by a learning rate before training")
-        labels = state.get("labels", F.one_hot(data.labels, data.classes).float())  # (n, K) current
-        past = state.get("past", labels.new_empty(0, len(data), data.classes))  # (epochs, n, K), the newest last
-        optimizer = self.optimizer(net, rnd)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        labels = client_state.get("labels", F.one_hot(data.labels, data.classes).float())  # (n, K) current
+        past = client_state.get("past", labels.new_empty(0, len(data), data.classes))  # (epochs, n, K), the newest last
+        optimizer = self.optimizer(net, ctx)
+        order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
-        steps = Steps()
+        steps = MetricSums()
         for _ in range(self.epochs):
             seen = torch.empty_like(labels)  # s of this epoch
             for index in data.batches(self.batch, order):
@@ -66,14 +69,14 @@ class Joint(LocalSgd):
                 seen[index] = log_probs.detach().exp()
                 steps.add(len(index), loss_c=l_c, loss_p=l_p, loss_e=l_e, loss=loss)
             past = torch.cat([past, seen.unsqueeze(0)])[-self.memory :]
-            if rnd.index >= self.start:
+            if ctx.index >= self.start:
                 labels = past.mean(dim=0)  # the soft-label form of Eq. 10
         kept = {"labels": labels, "past": past}
-        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=steps.sums()), kept
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=steps.sums()), kept
 
-    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Eq. 10 of the federated paper."""
-        return Global(fedavg(glob, total))
+        return ServerState(fedavg(server_state, total))
 
 
 def published_rate(kind: str, ratio: float) -> float:

@@ -11,10 +11,12 @@ from rofl.core import centroids as c
 from rofl.core import losses
 from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard
-from rofl.methods.base import Global, Round, Update
-from rofl.methods.pseudo import PseudoLabels
-from rofl.methods.training import SmallLossSgd, Steps, fedavg, predict_shard, weight_update, weights
+from rofl.data import ClientDataset
+from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.inference import predict_client
+from rofl.methods.local_sgd import MetricSums, SmallLossSgd
+from rofl.methods.pseudo_labels import PseudoLabels
+from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
 _MOST = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
@@ -38,33 +40,37 @@ class Rofl(SmallLossSgd):
     mask: bool = True  # confident samples (Eq. 7); off: believe all labels or replace them all
     global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
 
-    def alone(self) -> "Rofl":
+    def centralized(self) -> "Rofl":
         """The supplement's centralized form ("Ours"): naive pseudo-labels, and centroids of all data."""
-        return replace(super().alone(), pseudo="naive")
+        return replace(super().centralized(), pseudo="naive")
 
-    def begin(self, net: Network) -> Global:
+    def init(self, net: Network) -> ServerState:
         """Initial weights, and no centroid for any class yet."""
-        extra = {"centroids": torch.zeros(net.classes, net.feature_size)}
-        return Global(weights(net), extra | self._doubt(1))
+        aux = {"centroids": torch.zeros(net.classes, net.feature_size)}
+        return ServerState(model_weights(net), aux | self._doubt(1))
 
-    def blank(self, glob: Global) -> Update:
+    def zero_update(self, server_state: ServerState) -> Update:
         """No change: zero sums for Eq. 10 and Eq. 11."""
-        stored = glob.extra["centroids"]
+        stored = server_state.aux["centroids"]
         sums = {"centroids": torch.zeros_like(stored), "similarity": torch.zeros(len(stored), 1)}
-        return Update(zeros_like(glob.model), 0.0, sums | self._doubt(2))
+        return Update(zeros_like(server_state.model), 0.0, sums | self._doubt(2))
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         """LocalUpdate of Algorithm 1."""
-        stored = glob.extra["centroids"]  # (K, d) f_G
-        relabel = rnd.index >= self.t_pl
-        rate = self._keep_rate(glob, rnd)  # R(t)
-        lambda_cen = self.lambda_cen * losses.ramp(rnd.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl)
+        stored = server_state.aux["centroids"]  # (K, d) f_G
+        relabel = ctx.index >= self.t_pl
+        rate = self._keep_rate(server_state, ctx)  # R(t)
+        lambda_cen = self.lambda_cen * losses.linear_ramp(
+            ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
+        )
 
         pseudo = PseudoLabels(net, data, self.soft) if relabel and self.pseudo != "none" else None  # y-hat
         local = self._start(net, stored, data, pseudo)  # f_k,0
-        optimizer = self.optimizer(net, rnd)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
-        steps, masks = Steps(), list[Tensor]()
+        optimizer = self.optimizer(net, ctx)
+        order, augment = ctx.rng("batches"), ctx.rng("augment")
+        steps, masks = MetricSums(), list[Tensor]()
         for epoch in range(self.epochs):
             if pseudo and self.pseudo == "naive" and epoch > 0:
                 pseudo = PseudoLabels(net, data, self.soft)  # the local model's own opinion
@@ -96,31 +102,31 @@ class Rofl(SmallLossSgd):
         sums = {"centroids": weighted, "similarity": similarity}
         if self.tau == "auto":
             sums["doubt"] = torch.stack([~believed[-1], torch.ones_like(believed[-1])]).sum(dim=1).to(stored.dtype)
-        return Update(weight_update(net, glob, len(data)), float(len(data)), sums, metrics), {}
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), sums, metrics), {}
 
-    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Eq. 10 for the weights, Eq. 11 for the centroids."""
-        sums = total.extra
-        merged = c.global_centroids(sums["centroids"], sums["similarity"], glob.extra["centroids"])
+        sums = total.aux
+        merged = c.global_centroids(sums["centroids"], sums["similarity"], server_state.aux["centroids"])
         doubt = {"doubt": sums["doubt"][:1] / sums["doubt"][1:].clamp(min=1)} if self.tau == "auto" else {}
-        return Global(fedavg(glob, total), {"centroids": merged} | doubt)
+        return ServerState(fedavg(server_state, total), {"centroids": merged} | doubt)
 
     def _doubt(self, size: int) -> Tensors:
         """What tau = "auto" lets travel besides: two counts up, their quotient down."""
         return {"doubt": torch.zeros(size)} if self.tau == "auto" else {}
 
-    def _keep_rate(self, glob: Global, rnd: Round) -> float:
+    def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:
         """R(t), with tau as given, or as the share of samples that were not confident in the last round."""
         if self.tau != "auto":
-            return self.keep_rate(rnd)
-        return keep_rate(rnd.index, min(max(float(glob.extra["doubt"]), 0.0), _MOST), self.warmup)
+            return self.keep_rate(ctx)
+        return keep_rate(ctx.index, min(max(float(server_state.aux["doubt"]), 0.0), _MOST), self.warmup)
 
-    def _start(self, net: Network, stored: Tensor, data: Shard, pseudo: PseudoLabels | None) -> Tensor:
+    def _start(self, net: Network, stored: Tensor, data: ClientDataset, pseudo: PseudoLabels | None) -> Tensor:
         """f_k,0. A class without a global centroid (all of them in round 1) starts from the naive average (Eq. 3)."""
-        use = c.known(stored) & self.global_centroids  # (K,)
+        use = c.has_centroid(stored) & self.global_centroids  # (K,)
         if bool((use | (data.class_counts() == 0)).all()):
             return stored
-        logits, features = predict_shard(net, data)  # of the received model: C_G(F_G(x)), F_G(x)
+        logits, features = predict_client(net, data)  # of the received model: C_G(F_G(x)), F_G(x)
         if pseudo:
             pseudo.learn(torch.arange(len(data), device=logits.device), logits)  # the one pass serves both
         naive, _ = c.class_means(features, data.labels, data.classes)
@@ -128,7 +134,7 @@ class Rofl(SmallLossSgd):
 
     def _confident(self, features: Tensor, labels: Tensor, local: Tensor) -> Tensor:
         """Eq. 7, or everybody where the mask is off."""
-        return c.confident(features, labels, local) if self.mask else torch.ones_like(labels, dtype=torch.bool)
+        return c.confident_mask(features, labels, local) if self.mask else torch.ones_like(labels, dtype=torch.bool)
 
     def _classification(self, given: Tensor, log_probs: Tensor, mask: Tensor, guess: Tensor | None) -> Tensor:
         """Eq. 1 per sample from T_pl on, with the rows of the paper's ablation (Table 4): mask x pseudo-label."""
@@ -140,5 +146,5 @@ class Rofl(SmallLossSgd):
     def _blend(self, local: Tensor, means: Tensor, counts: Tensor) -> Tensor:
         """Eq. 13, or the batch's own means where global centroids are off."""
         if self.global_centroids:
-            return c.blend(local, means, counts)
+            return c.update_centroids(local, means, counts)
         return torch.where((counts > 0).unsqueeze(1), means, local)

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from rofl.core import losses, prototypes
 from rofl.core.tensors import Tensors, zeros_like
-from rofl.data import Shard
-from rofl.methods.base import Global, Round, Update
-from rofl.methods.training import LocalSgd, Steps, fedavg, predict_shard, weight_update, weights
+from rofl.data import ClientDataset
+from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.inference import predict_client
+from rofl.methods.local_sgd import LocalSgd, MetricSums
+from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
 
@@ -20,28 +22,30 @@ class SelfLearning(LocalSgd):
     """Labels are corrected by several prototypes per class; the loss mixes given and corrected labels."""
 
     lr: Annotated[float, Field(gt=0)] = 0.002  # supplement, "Deep self-learning"
-    lr_every: Annotated[int, Field(ge=0)] = 5  # "decreased by 10 every 5 epochs"
+    lr_decay_every: Annotated[int, Field(ge=0)] = 5  # "decreased by 10 every 5 epochs"
     start: Annotated[int, Field(ge=1)] = 5  # first round that corrects labels
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5  # share of the corrected labels in the loss
     sample: Annotated[int, Field(ge=1)] = 128  # images per class among which prototypes are looked for
     prototypes: Annotated[int, Field(ge=1)] = 3  # per class
 
-    def begin(self, net: Network) -> Global:
+    def init(self, net: Network) -> ServerState:
         """Initial weights."""
-        return Global(weights(net))
+        return ServerState(model_weights(net))
 
-    def blank(self, glob: Global) -> Update:
+    def zero_update(self, server_state: ServerState) -> Update:
         """No change."""
-        return Update(zeros_like(glob.model), 0.0)
+        return Update(zeros_like(server_state.model), 0.0)
 
-    def client(self, net: Network, glob: Global, state: Tensors, data: Shard, rnd: Round) -> tuple[Update, Tensors]:
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
         """The label correction phase with the received model, then the training phase."""
-        alpha = self.alpha if rnd.index >= self.start else 0.0
-        corrected = self._correct(net, data, rnd) if alpha else data.labels  # (n,)
-        optimizer = self.optimizer(net, rnd)
-        order, augment = rnd.rng("batches"), rnd.rng("augment")
+        alpha = self.alpha if ctx.index >= self.start else 0.0
+        corrected = self._correct(net, data, ctx) if alpha else data.labels  # (n,)
+        optimizer = self.optimizer(net, ctx)
+        order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
-        steps = Steps()
+        steps = MetricSums()
         for _ in range(self.epochs):
             for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))
@@ -55,21 +59,21 @@ class SelfLearning(LocalSgd):
                 steps.add(len(index), loss=loss)
         metrics = steps.sums()
         metrics["corrected"] = float((corrected != data.labels).sum()) * metrics["samples"] / len(data)
-        return Update(weight_update(net, glob, len(data)), float(len(data)), metrics=metrics), {}
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=metrics), {}
 
-    def server(self, glob: Global, total: Update, rnd: Round) -> Global:
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Eq. 10 of the federated paper."""
-        return Global(fedavg(glob, total))
+        return ServerState(fedavg(server_state, total))
 
-    def _correct(self, net: Network, data: Shard, rnd: Round) -> Tensor:
+    def _correct(self, net: Network, data: ClientDataset, ctx: RoundContext) -> Tensor:
         """Eq. 5: the class whose prototypes are most similar on average, (n,)."""
-        _, features = predict_shard(net, data)
+        _, features = predict_client(net, data)
         found = features.new_zeros(data.classes, self.prototypes, features.shape[1])  # (K, p, d)
         present = torch.zeros_like(found[..., 0], dtype=torch.bool)  # (K, p)
-        shuffled = torch.randperm(len(data), generator=rnd.rng("prototypes")).to(features.device)
+        shuffled = torch.randperm(len(data), generator=ctx.rng("prototypes")).to(features.device)
         for label in data.labels.unique().tolist():
             members = shuffled[data.labels[shuffled] == label][: self.sample]
-            chosen = members[prototypes.choose(features[members], self.prototypes)]
+            chosen = members[prototypes.select_prototypes(features[members], self.prototypes)]
             found[label, : len(chosen)] = features[chosen]
             present[label, : len(chosen)] = True
         return prototypes.mean_similarities(features, found, present).argmax(dim=1)

@@ -6,7 +6,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from rofl.core.tensors import Tensors, floating, mismatch
+from rofl.core.tensors import Tensors, check_like, float_entries
 from rofl.errors import UserError
 from rofl.models.network import Network
 
@@ -20,13 +20,13 @@ def load_imagenet(net: Network, path: Path) -> None:
         net: whose `extractor` has those names.
         path: a `.safetensors` file, or a `.pth` one as torchvision publishes it.
     """
-    own = floating(net.extractor.state_dict())
+    own = float_entries(net.extractor.state_dict())
     published = {
         name: _same_colours(value.float(), own.get(name))  # some are published in half precision
-        for name, value in floating(_read(path)).items()
+        for name, value in float_entries(_read(path)).items()
         if not name.startswith("fc.")  # ImageNet's thousand classes
     }
-    problem = mismatch(published, own)
+    problem = check_like(published, own)
     if problem:
         raise UserError(f"The weights in {path} do not fit this network: {problem}.", _FITS)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Run folders to one self-contained HTML page, and small pictures for the terminal."""
 
-from rofl.report.grids import write_grids
-from rofl.report.page import write
-from rofl.report.views import View
+from rofl.report.audience import Audience
+from rofl.report.page import write_report
+from rofl.report.paper_page import write_paper_page
 
-__all__ = ["View", "write", "write_grids"]
+__all__ = ["Audience", "write_paper_page", "write_report"]

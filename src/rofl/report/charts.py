@@ -5,8 +5,8 @@ from html import escape
 from statistics import fmean
 from typing import Any
 
-from rofl.report import words
-from rofl.report.runs import Group
+from rofl.report import formatting
+from rofl.report.finished_runs import Group
 
 CHART_ID = "accuracy"
 
@@ -33,7 +33,7 @@ def accuracy_script(groups: Sequence[Group]) -> str:
 
 def label(text: str, most: int = 80) -> str:
     """A text for a drawing: plotly reads all text as HTML, but does not know &quot; and would write it out."""
-    return escape(words.shortened(text, most), quote=False)
+    return escape(formatting.shortened(text, most), quote=False)
 
 
 def plot_call(place: str, traces: Sequence[dict[str, Any]], chosen: dict[str, Any]) -> str:

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from rofl.data.own.names import natural
+from rofl.data.federated import FederatedDataset
+from rofl.data.user.names import natural
+from rofl.report.audience import Line
 from rofl.report.document import Section, fill, read
+from rofl.report.formatting import count
 from rofl.report.thumbnails import thumbnails
-from rofl.report.views import Line
-from rofl.report.words import count
-from rofl.scene import Scene
 
 LIMIT = 10_000  # suspects on a page
 _SCRIPTS = ("decisions.js", "cards.js", "gallery.js")
 
 
 @dataclass(frozen=True)
-class Pile:
+class GalleryData:
     """Suspects to go through."""
 
     suspects: Sequence[Line]  # flagged, most suspicious first
     classes: Sequence[str]  # that a label may be
     name: str  # safe in a file's name
     key: str  # under which the browser keeps decisions
-    scene: Scene | None  # has the images; None where they cannot be had, which leaves the text
+    federated: FederatedDataset | None  # has the images; None where they cannot be had, which leaves the text
     trouble: str = ""  # why they cannot be had
     truth_known: bool = False  # whether the scene knows which labels are wrong
 
@@ -37,10 +37,10 @@ class Pile:
     @property
     def has_pictures(self) -> bool:
         """Whether there is anything to see."""
-        return bool(self.suspects) and self.scene is not None and not self.scene.images.is_table
+        return bool(self.suspects) and self.federated is not None and not self.federated.images.is_table
 
 
-def gallery(pile: Pile) -> Section:
+def gallery(pile: GalleryData) -> Section:
     """The section, its data and its script."""
     lead = " ".join(_sentences(pile))
     if not pile.suspects:
@@ -49,7 +49,7 @@ def gallery(pile: Pile) -> Section:
     return Section(fill("gallery.html", lead=lead, data=data), "\n".join(map(read, _SCRIPTS)))
 
 
-def _sentences(pile: Pile) -> Iterable[str]:
+def _sentences(pile: GalleryData) -> Iterable[str]:
     """What stands above the cards."""
     if not pile.suspects:
         yield "No label was flagged."
@@ -67,9 +67,9 @@ def _sentences(pile: Pile) -> Iterable[str]:
         yield "In this experiment the truth is known, so each carries a mark: ✓ if the label is really wrong."
 
 
-def _data(pile: Pile) -> dict[str, Any]:
+def _data(pile: GalleryData) -> dict[str, Any]:
     """Columns of equal length, with clients and classes by number."""
-    lines, scene = pile.shown, pile.scene
+    lines, federated = pile.shown, pile.federated
     given, suggested = ([str(line[name]) for line in lines] for name in ("given", "suggested"))
     clients = [str(line["client"]) for line in lines]
     owners = _numbered(sorted(set(clients), key=natural))
@@ -86,10 +86,10 @@ def _data(pile: Pile) -> dict[str, Any]:
         "suggested": [classes[name] for name in suggested],
         "score": [round(float(line["score"]), 4) for line in lines],
     }
-    if scene is not None and pile.truth_known:
-        data["wrong"] = scene.wrong[rows].int().tolist()
-    if scene is not None and pile.has_pictures:
-        made = thumbnails(scene.images.train, rows)
+    if federated is not None and pile.truth_known:
+        data["wrong"] = federated.wrong[rows].int().tolist()
+    if federated is not None and pile.has_pictures:
+        made = thumbnails(federated.images.train, rows)
         data |= {"kind": made.kind, "edge": made.edge, "picture": made.pictures}
     return data
 

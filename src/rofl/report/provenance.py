@@ -6,7 +6,7 @@ from datetime import datetime
 from html import escape
 from importlib.metadata import version
 
-from rofl.report.runs import FinishedRun
+from rofl.report.finished_runs import FinishedRun
 
 
 def provenance(runs: Sequence[FinishedRun]) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from rofl.report.braille import MARKS, Field
+from rofl.report.braille_canvas import MARKS, Canvas
 
 Curve = Sequence[tuple[int, float]]  # (round, accuracy in per cent)
 
@@ -37,7 +37,7 @@ def chart(curves: Mapping[str, Curve], width: int, height: int) -> str:
     rows = max(height - 2 - len(legend), 3)
     rounds = [index for index, _ in points]
     low, high, step = _y_scale([accuracy for _, accuracy in points], rows)
-    field = Field(width - _GUTTER, rows, (min(rounds), max(rounds)), (low, high))
+    field = Canvas(width - _GUTTER, rows, (min(rounds), max(rounds)), (low, high))
     for number, curve in reversed(list(enumerate(curves.values()))):  # the first ends up on top
         field.draw(curve, number)
     labels = {field.row(tick): f"{tick:3d} %" for tick in range(low, high + 1, step)}
@@ -72,7 +72,7 @@ def _y_scale(accuracies: Sequence[float], rows: int) -> tuple[int, int, int]:
     return low, high, step
 
 
-def _x_axis(field: Field) -> list[str]:
+def _x_axis(field: Canvas) -> list[str]:
     """The line below the plot, and the rounds it stands for."""
     first, last = field.x_range
     room = max(field.columns // 8, 1)  # labels

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from rofl.data.stream import Pixels
+from rofl.data.image_store import ImageStore
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,7 +37,7 @@ class _Form(NamedTuple):
     edge: int
 
 
-def thumbnails(images: Pixels, rows: Sequence[int]) -> Thumbnails:
+def thumbnails(images: ImageStore, rows: Sequence[int]) -> Thumbnails:
     """The images (N, C, H, W) of these rows, as large as the page can hold."""
     longest = max(images.shape[2:])
     forms = [_Form(_lossy(), min(edge, longest)) for edge in _EDGES]
@@ -58,7 +58,7 @@ def _lossy() -> str:
     return "WEBP" if features.check("webp") else "JPEG"
 
 
-def _encoded(images: Pixels, rows: Sequence[int], form: _Form) -> Iterator[str]:
+def _encoded(images: ImageStore, rows: Sequence[int], form: _Form) -> Iterator[str]:
     for image in _opened(images, rows):
         image.thumbnail((form.edge, form.edge))
         file = io.BytesIO()
@@ -66,7 +66,7 @@ def _encoded(images: Pixels, rows: Sequence[int], form: _Form) -> Iterator[str]:
         yield base64.b64encode(file.getvalue()).decode()
 
 
-def _opened(images: Pixels, rows: Sequence[int]) -> Iterator["Image.Image"]:
+def _opened(images: ImageStore, rows: Sequence[int]) -> Iterator["Image.Image"]:
     from PIL import Image  # only the page needs it
 
     for start in range(0, len(rows), _AT_ONCE):

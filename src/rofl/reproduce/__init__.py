@@ -1,7 +1,7 @@
 """Every table and figure of the paper by name."""
 
-from rofl.reproduce.grid import Cell, Grid, Scale
-from rofl.reproduce.plan import GRIDS, Plan, find, make_plan
-from rofl.reproduce.scales import experiment_of
+from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
+from rofl.reproduce.plan import PAPER_TABLES, Plan, find_tables, make_plan
+from rofl.reproduce.scales import cell_experiment
 
-__all__ = ["GRIDS", "Cell", "Grid", "Plan", "Scale", "experiment_of", "find", "make_plan"]
+__all__ = ["PAPER_TABLES", "PaperTable", "Plan", "Scale", "TableCell", "cell_experiment", "find_tables", "make_plan"]

@@ -6,9 +6,9 @@ from functools import cache
 
 import torch
 
-from rofl.config import Experiment
-from rofl.engines.client import one_thread
+from rofl.config.schema import Experiment
 from rofl.models import build
+from rofl.simulation.client import single_thread
 
 _SETS: dict[str, tuple[int, int, tuple[int, int, int], int]] = {  # training and test images, shape, classes
     "digits": (1437, 360, (1, 8, 8), 10),
@@ -47,7 +47,7 @@ def _seconds_per_image(name: str, width: float, shape: tuple[int, int, int], cla
     net = build(name, shape, classes, width, seed=0)
     images = torch.zeros(count, *shape).contiguous(memory_format=torch.channels_last)
     times = []
-    with one_thread():
+    with single_thread():
         for _ in range(3):
             started = time.perf_counter()
             net(images)[0].logsumexp(dim=1).sum().backward()

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rofl.config import Experiment
+from rofl.config.schema import Experiment
 from rofl.errors import UserError, unknown
-from rofl.reproduce.figures import FIGURES
-from rofl.reproduce.grid import Cell, Grid, Scale
-from rofl.reproduce.scales import experiment_of
-from rofl.reproduce.tables import TABLES
+from rofl.reproduce.paper_figures import FIGURES
+from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
+from rofl.reproduce.paper_tables import TABLES
+from rofl.reproduce.scales import cell_experiment
 
 DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "clothing1m": "Clothing1M", "covidx": "COVIDx"}
-GRIDS: dict[str, Grid] = {grid.name: grid for grid in (*FIGURES, *TABLES)}
+PAPER_TABLES: dict[str, PaperTable] = {grid.name: grid for grid in (*FIGURES, *TABLES)}
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Plan:
     """What was asked for."""
 
     name: str
-    chosen: list[tuple[Grid, list[Cell]]]
+    chosen: list[tuple[PaperTable, list[TableCell]]]
     scale: Scale
     seeds: int
     out: Path
 
-    def of_cell(self, grid: Grid, cell: Cell) -> list[Experiment]:
+    def of_cell(self, grid: PaperTable, cell: TableCell) -> list[Experiment]:
         """One experiment per seed; none where the scale is too small for the cell."""
-        found = (experiment_of(grid, cell, self.scale, seed) for seed in range(self.seeds))
+        found = (cell_experiment(grid, cell, self.scale, seed) for seed in range(self.seeds))
         return [one for one in found if one is not None]
 
     def experiments(self, alone: bool | None = None) -> list[Experiment]:
@@ -41,7 +41,7 @@ class Plan:
 def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "", data: str = "") -> Plan:
     """Choose grids by name and, within them, cells by row, column or method; on another data set where one is named."""
     wanted = {word.strip().lower() for word in cells.split(",") if word.strip()}
-    grids = [_on(grid, data) for grid in find(name)] if data else find(name)
+    grids = [_on(grid, data) for grid in find_tables(name)] if data else find_tables(name)
     for word in sorted(wanted - set().union(*(_words(grid) for grid in grids))):
         example = f"a row or column, such as {grids[0].rows[-1]!r} or {grids[0].columns[0]!r}"
         raise UserError(f"No cell of {name} is called {word!r}.", example)
@@ -52,16 +52,16 @@ def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "", d
     return Plan(f"{name}-{data}" if data else name, chosen, scale, seeds, out / scale)
 
 
-def find(name: str) -> list[Grid]:
+def find_tables(name: str) -> list[PaperTable]:
     """A grid by name, or every one for `all`."""
     if name == "all":
-        return list(GRIDS.values())
-    if name not in GRIDS:
-        raise unknown("table or figure", name, [*GRIDS, "all"])
-    return [GRIDS[name]]
+        return list(PAPER_TABLES.values())
+    if name not in PAPER_TABLES:
+        raise unknown("table or figure", name, [*PAPER_TABLES, "all"])
+    return [PAPER_TABLES[name]]
 
 
-def _on(grid: Grid, data: str) -> Grid:
+def _on(grid: PaperTable, data: str) -> PaperTable:
     """The same cells on another of the paper's data sets."""
     if data not in DATA:
         raise unknown("data set of the paper", data, DATA)
@@ -71,12 +71,12 @@ def _on(grid: Grid, data: str) -> Grid:
     return replace(grid, data=data, note=f"{note} {grid.note}".strip())
 
 
-def _words(grid: Grid) -> set[str]:
+def _words(grid: PaperTable) -> set[str]:
     """All that its cells can be called."""
     return {word.lower() for cell in grid.cells for word in (cell.row, cell.column, cell.method)}
 
 
-def _choose(grid: Grid, wanted: set[str]) -> list[Cell]:
+def _choose(grid: PaperTable, wanted: set[str]) -> list[TableCell]:
     """Words that name columns limit the columns, words that name rows or methods limit the rows."""
     columns = {column for column in grid.columns if column.lower() in wanted}
     rows = {cell.row for cell in grid.cells if {cell.row.lower(), cell.method} & wanted}

@@ -3,16 +3,17 @@
 import math
 from typing import Any
 
-from rofl.config import Experiment, experiment, with_changes
-from rofl.presets import PRESETS, Preset
-from rofl.reproduce.grid import Cell, Grid, Scale, Times
+from rofl.config.overrides import apply_overrides
+from rofl.config.presets import PRESETS, Preset
+from rofl.config.schema import Experiment, parse_experiment
+from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
 
 _SCHEDULES = ("t_pl", "start")  # fields of methods that count rounds, and so shrink with them
 
 _TINY = Preset(
     "digits, 20 clients, 5 a round, 20 rounds",
     {**PRESETS["digits"].settings, "name": "digits-tiny", "rounds": 20, "cohort": 5},
-    {"rofl": {"t_pl": 7}, "joint": {"start": 7}, "selflearning": {"lr_every": 0, "start": 7}},
+    {"rofl": {"t_pl": 7}, "joint": {"start": 7}, "selflearning": {"lr_decay_every": 0, "start": 7}},
 )
 _COVIDX_LITE = Preset(
     "the COVIDx sample, 5 clients, the CNN at 1/8 width",
@@ -44,17 +45,17 @@ def preset_of(scale: Scale, data: str) -> Preset:
     return _LITE[data] if scale == "lite" else PRESETS[data]
 
 
-def stand_in(scale: Scale, data: str) -> str:
+def substitution_note(scale: Scale, data: str) -> str:
     """A sentence about what takes the place of the paper's data set, or nothing."""
     if scale == "tiny":
         return "The embedded digits stand in for the paper's data set."
     return _STAND_INS.get((scale, data), "")
 
 
-def experiment_of(grid: Grid, cell: Cell, scale: Scale, seed: int) -> Experiment | None:
+def cell_experiment(grid: PaperTable, cell: TableCell, scale: Scale, seed: int) -> Experiment | None:
     """What to run for a cell, or None where the scale has too few clients for it."""
     preset = preset_of(scale, grid.data)
-    base = experiment(preset.for_method(cell.method))
+    base = parse_experiment(preset.for_method(cell.method))
     changes = {key: _resolve(base, key, value) for key, value in cell.changes.items()}
     if changes.get("cohort", 0) > base.clients:
         return None
@@ -62,12 +63,12 @@ def experiment_of(grid: Grid, cell: Cell, scale: Scale, seed: int) -> Experiment
         changes |= _same_effort(base)
     if changes.get("setting") == "federated":
         del changes["setting"]
-    return experiment(with_changes(preset.for_method(cell.method), {**changes, "seed": seed}))
+    return parse_experiment(apply_overrides(preset.for_method(cell.method), {**changes, "seed": seed}))
 
 
 def _resolve(base: Experiment, key: str, value: Any) -> Any:
     """A value at this scale."""
-    if not isinstance(value, Times):
+    if not isinstance(value, ScaledBy):
         return value
     return max(1, round(base.method[key.removeprefix("method.")] * value.factor))
 

@@ -1,0 +1,194 @@
+"""The experiment: every setting of a run, with its default and its check."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+
+from rofl.config.overrides import method_fields
+from rofl.core.renamed import upgrade
+from rofl.core.spec import Settings, Spec
+from rofl.data.specs import DataSpec, NoiseSpec, SplitSpec
+from rofl.errors import UserError, unknown
+from rofl.methods import METHODS, Method
+from rofl.methods.postprocessors.bfloat16 import Bfloat16
+from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.models.spec import ModelSpec
+
+_HELP = "a value that fits; docs/settings.md lists all settings"
+_USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the noise ratio: estimated, or a guess
+
+
+class PrivacySpec(Spec):
+    """Differential privacy for clients: what each sends is clipped, and noise is added; docs/privacy.md."""
+
+    clip: Annotated[float, Field(ge=0)] = 0.0  # how far a client may change weights, or what travels beside; 0: off
+    noise: Annotated[float, Field(ge=0)] = 0.0  # of the sum over a cohort, in units of clip
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # for which epsilon is told
+
+    @model_validator(mode="after")
+    def _fits(self) -> "PrivacySpec":
+        if self.noise and not self.clip:
+            raise UserError("privacy.noise is in units of privacy.clip, which is 0.", "privacy.clip=1")
+        return self
+
+
+class Experiment(Spec):
+    """One run, completely: the same experiment gives the same digest."""
+
+    name: str = "custom"
+    data: DataSpec = DataSpec()
+    noise: NoiseSpec = NoiseSpec()
+    model: ModelSpec = ModelSpec()
+    privacy: PrivacySpec = PrivacySpec()
+    setting: Literal["federated", "centralized"] = "federated"  # centralized: one owner, a round is one pass
+    method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)  # completed with the method's defaults
+    rounds: Annotated[int, Field(ge=1)] = 30
+    clients: Annotated[int, Field(ge=1)] = 20
+    cohort: Annotated[int, Field(ge=1)] = 5  # clients a round
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    transport: Literal["full", "half"] = "full"  # half: what travels is rounded to two bytes a number
+    evaluate_every: Annotated[int, Field(ge=1)] = 1  # rounds; the last ten are always evaluated
+    checkpoint_every: Annotated[int, Field(ge=1)] = 1  # rounds
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, settings: Any) -> Any:
+        """In the centralized setting all data has one owner, and the method is its own centralized form."""
+        if not isinstance(settings, Mapping) or settings.get("setting") != "centralized":
+            return settings
+        method = settings.get("method", {"name": "rofl"})
+        if isinstance(method, Mapping) and isinstance(method.get("name", "rofl"), str):
+            name = method.get("name", "rofl")
+            method = {"name": name, **asdict(_build(name, method).centralized())}  # type: ignore[call-overload]
+        return {**settings, "clients": 1, "cohort": 1, "method": method}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own(cls, settings: Any) -> Any:
+        """On own data no noise is put; how much there is nobody knows, nor after a correction, unless settings say so.
+
+        Written after `_gather`, which completes the method, so that it comes before it.
+        """
+        if not isinstance(settings, Mapping):
+            return settings
+        data, noise, method = (settings.get(key, {}) for key in ("data", "noise", "method"))
+        path, labels, classes = (
+            data.get(key) if isinstance(data, Mapping) else getattr(data, key, "")
+            for key in ("path", "labels", "classes")
+        )
+        if not (path or labels or classes):
+            return settings
+        completed = dict(settings)
+        if (path or classes) and isinstance(noise, Mapping):
+            completed["noise"] = {"ratio": 0.0, **noise}
+        if isinstance(method, Mapping):
+            name = str(method.get("name", "rofl"))
+            completed["method"] = {**({"tau": _USER_DATA_TAU[name]} if name in _USER_DATA_TAU else {}), **method}
+        return completed
+
+    @field_validator("method")
+    @classmethod
+    def _complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        name = settings.get("name", "rofl")
+        return {"name": name, **asdict(_build(name, settings))}  # type: ignore[call-overload]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Experiment":
+        if self.cohort > self.clients:
+            raise ValueError(f"cohort = {self.cohort} is more than clients = {self.clients}")
+        if self.noise.kind == "human" and self.data.name != "cifar10":
+            raise UserError(
+                f"noise.kind = human is people's labels for cifar10, not for {self.data.name}.", "data.name=cifar10"
+            )
+        if self.data.partition == "sampled" and (
+            self.noise.per_client or self.data.brightness or self.setting != "federated"
+        ):
+            raise UserError(
+                "Clients that share samples (data.partition = sampled) cannot differ in their noise or light, "
+                "nor be one owner.",
+                "data.partition=iid",
+            )
+        return self
+
+    def build_method(self, secret_noise: bool = False) -> Method:
+        """The method, told of the noise: tau = "known" becomes its ratio.
+
+        Clients of a real federation ask for secret noise: their privacy is gone where others can draw it again.
+        """
+        method = _build(self.method["name"], self.method)
+        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio)
+        clip, noise = self.privacy.clip, self.privacy.noise
+        method = GaussianDP(method, clip, noise, self.cohort, secret_noise) if clip else method
+        return Bfloat16(method) if self.transport == "half" else method  # outermost: after the noise
+
+    @property
+    def method_name(self) -> str:
+        """The method's name in `METHODS`, or `package.module:Class`."""
+        return str(self.method["name"])
+
+    @property
+    def split(self) -> SplitSpec:
+        """What the federated data set is a function of."""
+        return SplitSpec(self.data, self.noise, self.clients, self.seed, self.setting == "centralized")
+
+    def toml(self) -> str:
+        """All settings, re-runnable."""
+        return tomli_w.dumps(_without_none(self.model_dump()))
+
+
+_TABLES: dict[str, type[Spec]] = {"data": DataSpec, "noise": NoiseSpec, "model": ModelSpec, "privacy": PrivacySpec}
+
+
+def parse_experiment(settings: Settings) -> Experiment:
+    """Check settings; a mistake becomes one sentence with the nearest right name."""
+    try:
+        return Experiment.model_validate(upgrade(settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"]]
+        if first["type"] == "extra_forbidden":
+            raise unknown("setting", ".".join(place), all_keys(settings)) from None
+        cause = first.get("ctx", {}).get("error", first["msg"])
+        key = ".".join(part for part in place if "[" not in part and part not in ("int", "float"))
+        raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None
+
+
+def experiment_from_toml(text: str) -> Experiment:
+    """The experiment that `Experiment.toml` wrote."""
+    try:
+        return parse_experiment(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"The settings cannot be read as TOML ({error}).") from error
+
+
+def all_keys(settings: Settings) -> list[str]:
+    """Every key that may be set for the method these settings name."""
+    keys = [name for name in Experiment.model_fields if name not in (*_TABLES, "method")]
+    for part, spec in _TABLES.items():
+        keys += [f"{part}.{name}" for name in spec.model_fields]
+    method = settings.get("method")
+    kind = METHODS.find(method.get("name", "rofl") if isinstance(method, Mapping) else "rofl")
+    return [*keys, "method.name", *(f"method.{name}" for name in method_fields(kind))]
+
+
+def _build(name: str, settings: Settings) -> Method:
+    kind = METHODS.find(name)
+    given = {key: value for key, value in settings.items() if key != "name"}
+    for key in given:
+        if key not in method_fields(kind):
+            raise unknown("setting", f"method.{key}", [f"method.{field}" for field in method_fields(kind)])
+    try:
+        return TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"method.{first['loc'][0]}: {first['msg']}.", _HELP) from None
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return value

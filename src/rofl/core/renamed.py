@@ -1,0 +1,58 @@
+"""Names of settings that have changed since 0.1: the old ones keep working, with a notice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rofl.core.spec import Settings
+
+KEYS = {  # old -> new
+    "data.each": "data.samples_per_client",
+    "data.minimum": "data.min_samples",
+    "data.light": "data.brightness",
+    "data.scene": "data.split",
+    "data.content": "data.fingerprint",
+    "data.only": "data.client_index",
+    "data.owner": "data.client_name",
+    "noise.spread": "noise.client_spread",
+    "noise.whole_class": "noise.fully_noisy_class",
+    "method.lr_every": "method.lr_decay_every",
+}
+VALUES = {("data.partition", "drawn"): "sampled", ("data.partition", "given"): "natural"}
+
+
+def rename(key: str, value: Any) -> tuple[str, Any]:
+    """Return a dotted key and its value by their present names.
+
+    >>> rename("data.light", 0.5), rename("data.partition", "drawn")
+    (('data.brightness', 0.5), ('data.partition', 'sampled'))
+    """
+    key = KEYS.get(key, key)
+    return key, VALUES.get((key, value), value) if isinstance(value, str) else value
+
+
+def notices(changes: Settings) -> list[str]:
+    """Return a line for each dotted key or value whose name has changed.
+
+    >>> notices({"data.light": 0.5, "seed": 1})
+    ['data.light is now called data.brightness']
+    """
+    lines = []
+    for key, value in changes.items():
+        new, now = rename(key, value)
+        if new != key:
+            lines.append(f"{key} is now called {new}")
+        elif now != value:
+            lines.append(f"{key} = {value} is now called {key} = {now}")
+    return lines
+
+
+def upgrade(settings: Settings) -> dict[str, Any]:
+    """Return settings, in tables, with all names as they are now."""
+    upgraded: dict[str, Any] = {}
+    for table, content in settings.items():
+        if isinstance(content, Mapping):
+            renamed = dict(rename(f"{table}.{key}", value) for key, value in content.items())
+            upgraded[table] = {key.removeprefix(f"{table}."): value for key, value in renamed.items()}
+        else:
+            upgraded[table] = content
+    return upgraded

@@ -1,0 +1,33 @@
+"""The data sets by name."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rofl.core.registry import Registry
+from rofl.data.dataset import Dataset
+from rofl.data.downloads import data_dir
+from rofl.data.sources.cifar10 import load_cifar10
+from rofl.data.sources.clothing1m import load_clothing1m
+from rofl.data.sources.covidx import load_covidx
+from rofl.data.sources.digits import load_digits
+from rofl.data.sources.mnist import load_mnist
+
+DatasetLoader = Callable[[Path], Dataset]  # reads a data set from its own folder; the docstring says what it is
+
+DATASETS: Registry[DatasetLoader] = Registry(
+    "data set",
+    "rofl.datasets",
+    {
+        "digits": load_digits,
+        "mnist": load_mnist,
+        "cifar10": load_cifar10,
+        "clothing1m": load_clothing1m,
+        "covidx": load_covidx,
+        "covidx_mini": load_covidx,
+    },
+)
+
+
+def load_dataset(name: str, folder: Path | None = None) -> Dataset:
+    """Return a data set by name; its files lie in `<folder>/<name>/`."""
+    return DATASETS.find(name)(data_dir(folder) / name)

@@ -1,0 +1,1 @@
+"""One file per published data set; each reads the files that its authors publish."""

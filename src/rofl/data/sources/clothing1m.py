@@ -1,0 +1,107 @@
+"""Clothing1M (Xiao et al. 2015) in its published layout: a million images with wrong labels, read from their files."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from rofl.data.dataset import Dataset
+from rofl.data.image_store import ImageFiles, ImageStore
+from rofl.data.transforms import Transform
+from rofl.errors import UserError
+
+CLASSES = (
+    *("T-Shirt", "Shirt", "Knitwear", "Chiffon", "Sweater", "Hoodie", "Windbreaker"),
+    *("Jacket", "Down Coat", "Suit", "Shawl", "Dress", "Vest", "Underwear"),
+)
+_SIDE, _WINDOW = 256, 224
+_LOOKED_FOR = 5  # images of each part: looking for a million of them takes minutes
+
+
+def load_clothing1m(folder: Path) -> Dataset:
+    """Clothing1M, 1,000,000 photographs from shops with wrong labels; from its authors only.
+
+    The noisy training part, the clean test part, and the clean validation part for `data.validation`. The true labels
+    of the training images are not known, so the given ones stand in their place.
+    """
+    if not folder.is_dir():
+        raise UserError(f"Clothing1M is not in {folder}.", _get(folder))
+    train, train_labels = _part(folder, "noisy_train", _labels(_need(folder, "noisy_label_kv.txt")))
+    clean = _labels(_need(folder, "clean_label_kv.txt"))
+    test, test_labels = _part(folder, "clean_test", clean)
+    return Dataset(
+        name="clothing1m",
+        classes=_class_names(folder),
+        train=train,
+        train_labels=train_labels,
+        test=test,
+        test_labels=test_labels,
+        transform=Transform(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), flip=True, window=_WINDOW),
+        truth_known=False,
+        validation=_part(folder, "clean_val", clean),
+    )
+
+
+def _part(folder: Path, name: str, labels: dict[str, int]) -> tuple[ImageStore, Tensor]:
+    """Images and labels of a key list."""
+    keys = _lines(_need(folder, f"{name}_key_list.txt"))
+    if not keys:
+        raise UserError(f"{name}_key_list.txt in {folder} is empty.", _get(folder))
+    unlabelled = next((key for key in keys if key not in labels), None)
+    if unlabelled is not None:
+        raise UserError(f"{unlabelled} of {name}_key_list.txt has no label.", _get(folder))
+    images = ImageFiles.of(folder, keys, _SIDE, channels=3)
+    for row in (place * (len(keys) - 1) // (_LOOKED_FOR - 1) for place in range(_LOOKED_FOR)):  # first to last
+        if not Path(images.path(row)).is_file():
+            raise UserError(
+                f"{keys[row]} of {name}_key_list.txt is not in {folder}.", f"unpack images/0.tar to 9.tar in {folder}"
+            )
+    return images, torch.tensor([labels[key] for key in keys], dtype=torch.long)
+
+
+def _labels(path: Path) -> dict[str, int]:
+    """Lines of `key label`."""
+    found = {}
+    names = {str(label): label for label in range(len(CLASSES))}
+    for number, line in enumerate(_lines(path), start=1):
+        key, _, label = line.rpartition(" ")
+        if not key or label not in names:
+            raise UserError(f"Line {number} of {path} is not a key and a label of 0..{len(CLASSES) - 1}.")
+        found[key.rstrip()] = names[label]
+    return found
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    path = _find(folder, "category_names_eng.txt")
+    if path is None:
+        return CLASSES
+    names = tuple(_lines(path))
+    if len(names) != len(CLASSES):
+        raise UserError(f"{path} has {len(names)} names, not {len(CLASSES)}.", "fetch it again, or remove it")
+    return names
+
+
+def _need(folder: Path, name: str) -> Path:
+    path = _find(folder, name)
+    if path is None:
+        raise UserError(f"{name} is neither in {folder} nor in {folder / 'annotations'}.", _get(folder))
+    return path
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    """A text file, which lies in the folder itself or in `annotations`, as people unpack it."""
+    return next((path for path in (folder / name, folder / "annotations" / name) if path.is_file()), None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({type(error).__name__}).", "fetch it again") from error
+
+
+def _get(folder: Path) -> str:
+    return (
+        f"ask its authors for it (https://github.com/Cysu/noisy_label), for nobody else may hand it out, and unpack "
+        f"images and annotations in {folder}"
+    )

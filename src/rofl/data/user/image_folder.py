@@ -1,0 +1,81 @@
+"""Folders of images: `<client>/<class>/*` or `<class>/*`, with an optional `test/<class>/*` at the top."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rofl.data.user.names import clean, list_some, printable
+from rofl.data.user.samples import Listing, Sample
+from rofl.errors import UserError
+
+SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
+_NOT_DATA = frozenset(("__macosx", "thumbs.db", "desktop.ini"))  # what systems leave behind; hidden names too
+_DEEPEST = 5  # folders below which nothing is looked for; a circle of links ends there
+_SHAPES = "PATH/<client>/<class>/*.png, or PATH/<class>/*.png"
+
+
+def read_image_folder(root: Path) -> Listing:
+    """Every image below a folder with its class and, where there is one, its client."""
+    try:
+        found = sorted(_images(root))
+    except OSError as error:
+        raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
+    if not found:
+        raise UserError(f"There are no images in {root}.", f"{_SHAPES} (or {', '.join(sorted(SUFFIXES))})")
+    test = [parts for parts in found if parts[0].casefold() == "test"]
+    if {len(parts) for parts in test} not in ({3}, {4}):
+        test = []  # images right inside it: a class of that name
+    train = sorted(set(found) - set(test))
+    if not train:
+        raise UserError(f"All images in {root} are in its folder test; there is nothing to train with.", _SHAPES)
+    above = 1 if {parts[0].casefold() for parts in train} == {"train"} and len(train[0]) > 2 else 0
+    with_clients = _depth(root, train, above) == 3
+    entries = [_entry(root, parts, parts[-3] if with_clients else None, test=False) for parts in train]
+    entries += [_entry(root, parts, None, test=True) for parts in test]
+    used = {"/".join(parts[:depth]) for parts in found for depth in range(1, len(parts))}
+    empty = [name for name in _folders(root, above + (2 if with_clients else 1)) if name not in used]
+    return Listing(entries, [f"No images are in {list_some(empty)}."] if empty else [])
+
+
+def _depth(root: Path, found: list[tuple[str, ...]], above: int) -> int:
+    """Of the images below the folders `above`: 2 for `<class>/*`, 3 for `<client>/<class>/*`."""
+    depths = {len(parts) - above: "/".join(parts) for parts in found}
+    if 1 in depths:
+        raise UserError(f"The image {depths[1]} in {root} is in no class folder.", _SHAPES)
+    if max(depths) > 3:
+        raise UserError(f"The image {depths[max(depths)]} in {root} lies too deep.", _SHAPES)
+    if len(depths) > 1:
+        raise UserError(
+            f"Images lie at two depths in {root}: {depths[2]}, but {depths[3]}.", f"one of {_SHAPES}, not both"
+        )
+    return max(depths)
+
+
+def _entry(root: Path, parts: tuple[str, ...], client: str | None, test: bool) -> Sample:
+    name = "/".join(parts)
+    return Sample(printable(name), clean(parts[-2]), None if client is None else clean(client), test, root / name)
+
+
+def _images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]]:
+    """Names of image files, each as the folders on the way and the file; links are followed."""
+    with os.scandir(folder) as inside:
+        entries = [entry for entry in inside if _is_data(entry.name)]
+    for entry in entries:
+        if entry.is_dir():
+            below = _images(entry.path, depth + 1) if depth <= _DEEPEST else ()
+            yield from ((entry.name, *parts) for parts in below)
+        elif os.path.splitext(entry.name)[1].casefold() in SUFFIXES:
+            yield (entry.name,)
+
+
+def _folders(root: Path, depth: int) -> Iterator[str]:
+    """Names of the folders down to a depth."""
+    for level in range(1, depth + 1):
+        for path in sorted(root.glob("/".join("*" * level))):
+            parts = path.relative_to(root).parts
+            if path.is_dir() and all(map(_is_data, parts)):
+                yield "/".join(parts)
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith(".") and name.casefold() not in _NOT_DATA

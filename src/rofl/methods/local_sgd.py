@@ -1,0 +1,82 @@
+"""How a client trains: hyper-parameters of local SGD, and the sums of what it measures."""
+
+import operator
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
+
+import torch
+from pydantic import ConfigDict, Field
+from torch import Tensor, nn
+
+from rofl.core.selection import keep_rate
+from rofl.methods.base import RoundContext
+from rofl.methods.fused_sgd import FusedSGD
+
+
+@dataclass(frozen=True)
+class LocalSgd:
+    """How a client trains; the defaults are the paper's (supplement, "Implementation details")."""
+
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
+    lr: Annotated[float, Field(gt=0)] = 0.25  # initial learning rate, MNIST and CIFAR-10
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    weight_decay: Annotated[float, Field(ge=0)] = 1e-4
+    batch: Annotated[int, Field(ge=2)] = 50
+    epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
+    lr_decay_every: Annotated[int, Field(ge=0)] = 0  # rounds after which lr is divided by 10, again and again; 0: never
+
+    def with_noise_rate(self, kind: str, ratio: float) -> Self:
+        """The method, told of the noise; most do not ask."""
+        return self
+
+    def centralized(self) -> Self:
+        """The method in the centralized setting, where a round is one epoch over all data."""
+        return replace(self, epochs=1)
+
+    def learning_rate(self, ctx: RoundContext) -> float:
+        """The learning rate of a round."""
+        return self.lr * 0.1 ** ((ctx.index - 1) // self.lr_decay_every) if self.lr_decay_every else self.lr
+
+    def optimizer(self, net: nn.Module, ctx: RoundContext) -> FusedSGD:
+        """Plain SGD; its momentum starts anew each round, since clients are stateless here."""
+        return FusedSGD(net.parameters(), self.learning_rate(ctx), self.momentum, self.weight_decay)
+
+
+@dataclass(frozen=True)
+class SmallLossSgd(LocalSgd):
+    """How a client trains that trusts the samples of small loss more."""
+
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "known"  # share left out by Eq. 2
+    warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
+
+    def with_noise_rate(self, kind: str, ratio: float) -> Self:
+        """Put the ratio in the place of "known"."""
+        return replace(self, tau=ratio) if self.tau == "known" else self
+
+    def keep_rate(self, ctx: RoundContext) -> float:
+        """R(t)."""
+        if isinstance(self.tau, str):
+            raise ValueError(f"tau = {self.tau!r} must be replaced by the noise ratio before training")
+        return keep_rate(ctx.index, self.tau, self.warmup)
+
+
+class MetricSums:
+    """What a client's steps lost. It is added up at the end: who looks at a number before waits for the device."""
+
+    def __init__(self) -> None:
+        self._samples: list[int] = []  # of each step
+        self._means: dict[str, list[Tensor]] = {}  # of each step, by name
+
+    def add(self, samples: int, **means: Tensor) -> None:
+        """One step: how many samples it showed, and the means over them of its loss and what else is measured."""
+        self._samples.append(samples)
+        for name, mean in means.items():
+            self._means.setdefault(name, []).append(mean.detach())
+
+    def sums(self) -> dict[str, float]:
+        """Metrics of an update: how many samples were shown, and their losses."""
+        totals = {"samples": float(sum(self._samples))}
+        for name, means in self._means.items():
+            totals[name] = sum(map(operator.mul, torch.stack(means).tolist(), self._samples))
+        return totals

@@ -1,0 +1,1 @@
+"""What is done to a client's update before it leaves: privacy, rounding."""

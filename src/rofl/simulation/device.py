@@ -1,0 +1,32 @@
+"""Where clients compute: on accelerators where there are some, and in which surroundings."""
+
+import os
+import sys
+
+import torch
+
+from rofl.core.tensors import CPU
+from rofl.errors import UserError
+
+
+def devices() -> list[torch.device]:
+    """What $ROFL_DEVICE names, such as `cuda:1`, or all of a kind for `cuda`; else all accelerators; else the CPU."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    found = [torch.device(kind.type, number) for number in range(torch.accelerator.device_count())] if kind else []
+    wanted = os.environ.get("ROFL_DEVICE") or (kind or CPU).type
+    chosen = [device for device in [CPU, *found] if wanted in (device.type, str(device))]
+    if not chosen:
+        names = ", ".join(map(str, [CPU, *found]))
+        raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or none")
+    return chosen
+
+
+# What a network computes on the way comes and goes by the megabyte. glibc would hand it back to the kernel and ask anew
+# in every step, for 2 to 3 % of the time (docs/decisions/0010-speed.md); other C libraries do not read these names.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_MMAP_MAX_": "0"}
+
+
+def worker_env() -> dict[str, str]:
+    """The environment of a program of ours that trains: our modules, one thread, and memory that it keeps."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**_KEEP_MEMORY, **os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

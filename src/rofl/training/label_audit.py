@@ -1,0 +1,137 @@
+"""Audits apart from a run: judge its labels again, judge new data by its model, and turn the outcome into labels."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rofl.audit.result import AuditResult, audit_labels
+from rofl.config.schema import Experiment
+from rofl.data import label_csv, user
+from rofl.data import load_dataset as load_named
+from rofl.data.federated import FederatedDataset, load_federated
+from rofl.data.label_csv import Decision
+from rofl.data.specs import DataSpec
+from rofl.errors import UserError
+from rofl.training.inputs import load_inputs, network_spec
+from rofl.training.run import start_simulation
+from rofl.training.run_dir import Checkpoint, RunDir
+
+
+def audit_run(path: Path, *, workers: int | None = None, data_dir: Path | None = None) -> AuditResult:
+    """Judge the labels of a finished run again by its final model, and write lists and figures anew."""
+    folder = RunDir(path)
+    experiment, summary, last = _finished(folder)
+    federated, network = load_inputs(experiment, data_dir)
+    with start_simulation(experiment, federated, network, last.server_state, workers) as simulation:
+        result = audit_labels(
+            federated,
+            last.server_state.aux.get("centroids"),
+            *simulation.predict(last.server_state, "train", len(federated.labels)),
+        )
+    folder.write_audit(result)
+    folder.write_summary({**summary, **result.metrics()})
+    return result
+
+
+def audit_data(
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    progress: user.Progress | None = None,
+) -> AuditResult:
+    """Judge the labels of new data, all of it, by the model of a finished run; the lists go to a new folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
+    experiment, summary, last = _finished(RunDir(model))
+    if "classes" not in summary:
+        raise UserError(f"{model} was audited by an older version.", f"rofl audit {model}, then this again")
+    channels, side, _ = summary["shape"]
+    if side == 1:
+        raise UserError(f"The model of {model} is for a table, whose features depend on the samples it learnt from.")
+    source = user.UserSource(str(data.absolute()), side=side, channels=channels)
+    images = user.load_for_audit(source, summary["classes"], progress)
+    if not experiment.data.path:
+        images = replace(images, transform=load_named(experiment.data.name, data_dir).transform)
+    owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
+    spec = DataSpec(path=source.path, side=side, channels=channels, fingerprint=images.content)
+    clients = images.clients or (spec.title,)
+    about = {"data": spec, "clients": len(clients), "cohort": 1, "setting": "federated"}
+    chosen = experiment.model_copy(update=about)
+    parts = [(owners == client).nonzero().flatten() for client in range(len(clients))]
+    federated = FederatedDataset(
+        replace(images, owners=owners, clients=clients), images.train_labels, parts, chosen.split
+    )
+    with start_simulation(chosen, federated, network_spec(chosen, images), last.server_state, workers) as simulation:
+        result = audit_labels(
+            federated,
+            last.server_state.aux.get("centroids"),
+            *simulation.predict(last.server_state, "train", len(federated.labels)),
+        )
+    RunDir(out).write_audit(result)
+    RunDir(out).write_left_out(images.left_out)
+    return result
+
+
+def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDataset) -> list[Decision]:
+    """All decisions about a run's labels: those it keeps, and those of new files, which then are kept too."""
+    kept = path / "decisions.csv"
+    facts = (federated.images.samples, federated.images.classes, federated.labels)
+    merged: dict[str, Decision] = {}
+    for file in [*([kept] if kept.is_file() else []), *files]:
+        merged |= {each.sample: each for each in label_csv.read_decisions(file, *facts)}  # the last word counts
+    if files:
+        label_csv.write_decisions(kept, merged.values())
+    return list(merged.values())
+
+
+def corrected_labels(result: AuditResult, decisions: Sequence[Decision], decided_only: bool = False) -> Tensor:
+    """Labels (N,) as they should be: what people decided, and the suggestions for flagged labels nobody looked at."""
+    federated, suspects = result.federated, result.suspects
+    labels = (
+        federated.labels.clone()
+        if decided_only
+        else torch.where(suspects.flagged, suspects.suggested, federated.labels)
+    )
+    places = {name: place for place, name in enumerate(federated.images.samples)}
+    for each in decisions:
+        labels[places[each.sample]] = federated.images.classes.index(each.label)
+    return labels
+
+
+def write_corrected_labels(
+    path: Path, federated: FederatedDataset, labels: Tensor, data_dir: Path | None = None
+) -> None:
+    """A CSV file of all clients' labels, which `rofl run --labels` takes."""
+    names, classes = federated.images.samples, federated.images.classes
+    given = _uncorrected(federated, data_dir)
+    label_csv.write_labels(
+        path,
+        (
+            {"client": client, "sample": names[row], "given": classes[own], "label": classes[label]}
+            for client, rows in federated.client_views
+            for row, own, label in zip(rows.tolist(), given[rows].tolist(), labels[rows].tolist(), strict=True)
+        ),
+    )
+
+
+def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
+    """The labels (N,) that the data itself has: a file of labels is held against these, also after an earlier one."""
+    spec = federated.spec
+    if not spec.data.labels:
+        return federated.labels
+    before = replace(spec, data=spec.data.model_copy(update={"labels": ""}))
+    return load_federated(before, data_dir).labels
+
+
+def _finished(folder: RunDir) -> tuple[Experiment, dict[str, Any], Checkpoint]:
+    experiment, summary, last = folder.read_experiment(), folder.read_summary(), folder.read_checkpoint()
+    if last is None:
+        raise UserError(f"{folder.path} has no checkpoint, so that its model is lost.", "run it again")
+    return experiment, summary, last

@@ -1,0 +1,187 @@
+"""One run: settings in, run folder out."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from rofl.audit.result import AuditResult, audit_labels
+from rofl.config.schema import Experiment
+from rofl.data.federated import FederatedDataset
+from rofl.data.sampled_clients import client_sizes
+from rofl.errors import Interrupted, UserError
+from rofl.methods import ServerState
+from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.rounds import RoundResult
+from rofl.simulation.worker_pool import WorkerPool, default_workers
+from rofl.training.inputs import accuracy, load_inputs
+from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    experiment: Experiment
+    summary: dict[str, Any]
+    history: list[dict[str, Any]]
+
+
+def run(
+    experiment: Experiment,
+    out: Path | str | None = None,
+    *,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> Run:
+    """Run an experiment into a new folder.
+
+    Args:
+        experiment: what to run; `rofl.preset("digits")` gives a first one.
+        out: the folder; `runs/<name>-<method>-<number>` where absent.
+        workers: client processes; one per core where absent, 0 for none.
+        data_dir: where the data sets lie; $ROFL_DATA where absent.
+        overwrite: replace a run that is in the folder.
+        listener: is told of every round.
+    """
+    folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
+    if folder.exists():
+        if not overwrite:
+            raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
+    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
+    federated, network = load_inputs(experiment, data_dir)  # before anything is removed or made: it may refuse
+    if folder.exists():
+        shutil.rmtree(folder.path)
+    folder.write_experiment(experiment)
+    return _continue(folder, experiment, federated, network, workers, listener)
+
+
+def resume(
+    out: Path | str,
+    *,
+    workers: int | None = None,
+    data_dir: Path | None = None,
+    listener: Listener | None = None,
+) -> Run:
+    """Go on with a run that was interrupted; a finished one is returned as it is."""
+    folder = RunDir(Path(out))
+    experiment = folder.read_experiment()
+    if not folder.is_finished() and (folder.path / "serve.toml").is_file():
+        raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
+    if folder.is_finished():
+        return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
+    return _continue(folder, experiment, *load_inputs(experiment, data_dir), workers, listener)
+
+
+@contextmanager
+def start_simulation(
+    experiment: Experiment,
+    federated: FederatedDataset,
+    network: NetworkSpec,
+    server_state: ServerState,
+    workers: int | None = None,
+    states: ClientStateStore | None = None,
+) -> Iterator[Simulation]:
+    """Server and clients of a federated data set, with their worker processes; these end with the block."""
+    images, method = federated.images, experiment.build_method()
+    pool = WorkerPool(
+        default_workers() if workers is None else workers,
+        ClientConfig(method, network, images.transform, experiment.seed),
+        shared_inputs(images.train, images.test, federated.labels, federated.parts),
+        flatten_state(server_state),
+    )
+    try:
+        yield Simulation(
+            pool,
+            method,
+            client_sizes(federated.parts),
+            experiment.cohort,
+            experiment.seed,
+            states or ClientStateStore(),
+        )
+    finally:
+        pool.close()
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Clients on this machine, and a test set."""
+
+    simulation: Simulation
+    truth: Tensor  # (M,) of the test samples
+
+    @property
+    def kept(self) -> Mapping[int, int]:
+        """The round of each client's state."""
+        return self.simulation.states.rounds
+
+    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+        """Yield rounds `first` to `last`, from a server state."""
+        return self.simulation.rounds(server_state, first, last)
+
+    def accuracy(self, server_state: ServerState, index: int) -> float | None:
+        """Return the accuracy on the test set, in per cent."""
+        logits, _ = self.simulation.predict(server_state, "test", len(self.truth))
+        return accuracy(logits, self.truth)
+
+    def overlap_evaluation(self) -> bool:
+        """Ask for the evaluation beside the next round; True where that is possible."""
+        return self.simulation.overlap_prediction("test", len(self.truth))
+
+    def on_checkpoint(self) -> None:
+        """Remove client states that no checkpoint needs."""
+        self.simulation.states.prune()
+
+
+def _continue(
+    folder: RunDir,
+    experiment: Experiment,
+    federated: FederatedDataset,
+    network: NetworkSpec,
+    workers: int | None,
+    listener: Listener | None,
+) -> Run:
+    start = load_or_init(folder, experiment, network)
+    states = ClientStateStore(folder.states, start.states)
+    try:
+        with start_simulation(experiment, federated, network, start.server_state, workers, states) as simulation:
+            engine = LocalEngine(simulation, federated.images.test_labels)
+            server_state, history = train(folder, experiment, start, engine, listener)
+            predictions = simulation.predict(server_state, "train", len(federated.labels))
+            result = audit_labels(federated, server_state.aux.get("centroids"), *predictions)
+        folder.write_audit(result)
+        folder.write_left_out(federated.images.left_out)
+        summary = summarize(experiment, result, history, server_state)
+        folder.write_summary(summary)
+        return Run(folder.path, experiment, summary, history)
+    except KeyboardInterrupt:
+        raise Interrupted(experiment.rounds, folder.path) from None  # all rounds are on disk
+
+
+def summarize(
+    experiment: Experiment, result: AuditResult, history: list[dict[str, Any]], server_state: ServerState
+) -> dict[str, Any]:
+    """The content of summary.json."""
+    federated = result.federated
+    achieved = federated.noise_ratio if federated.images.truth_known else None
+    return {**training_summary(experiment, history, server_state, achieved, federated.images.note), **result.metrics()}
+
+
+def next_run_dir(experiment: Experiment) -> Path:
+    """The next free `runs/<name>-<method>-<number>`."""
+    number = 1
+    while (path := Path("runs") / f"{experiment.name}-{experiment.method['name']}-{number}").exists():
+        number += 1
+    return path

@@ -1,0 +1,202 @@
+"""The Flower engine without a network: digests, client states, and answers that cannot be used."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+import rofl
+from rofl.config.schema import Experiment
+from rofl.core.tensors import Tensors, digest
+from rofl.errors import UserError
+from rofl.federation import FlowerEngine, InMemoryGrid, MethodStrategy, Timeouts, make_client_app
+from rofl.federation.protocol import RoundRequest, get_tensors
+from rofl.federation.site_client import SiteClient
+from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_registry import SiteRegistry
+from rofl.methods import METHODS
+from rofl.methods.base import ServerState, Update
+from rofl.training.inputs import load_inputs
+from rofl.training.run_dir import RunDir
+
+CLIENTS, ROUNDS = 3, 3
+
+
+def experiment(method: str = "rofl", **changes: Any) -> Experiment:
+    small = {"data__train": 90, "data__test": 30, "clients": CLIENTS, "cohort": 2, "rounds": ROUNDS, "method__t_pl": 2}
+    if method != "rofl":
+        small.pop("method__t_pl")
+    return rofl.preset("digits", method=method, **{**small, **changes})
+
+
+def begin(chosen: Experiment) -> ServerState:
+    return chosen.build_method().init(load_inputs(chosen, None)[1].build())
+
+
+def grid_of(clients: int = CLIENTS, host: PartitionedData | None = None) -> InMemoryGrid:
+    return InMemoryGrid(
+        make_client_app(host or PartitionedData()), [{"partition-id": client} for client in range(clients)]
+    )
+
+
+def federation_of(chosen: Experiment, grid: InMemoryGrid, kept: dict[int, int] | None = None) -> FlowerEngine:
+    roll = SiteRegistry(grid, chosen.clients)
+    roll.gather(RoundRequest(chosen.toml()), 5)
+    method = chosen.build_method()
+    return FlowerEngine(roll, method, chosen.cohort, chosen.seed, chosen.toml(), Timeouts(), dict(kept or {}))
+
+
+def last(federation: FlowerEngine, server_state: ServerState, first: int = 1, until: int = ROUNDS) -> ServerState:
+    for report in federation.rounds(server_state, first, until):
+        assert report.dropped == {}
+        server_state = report.server_state
+    return server_state
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_gives_the_digest_of_a_local_run(method: str, tmp_path: Path) -> None:
+    chosen = experiment(method)
+    local = rofl.run(chosen, tmp_path / "run", workers=0).summary
+    server_state = last(federation_of(chosen, grid_of()), begin(chosen))
+    assert digest(server_state.model, server_state.aux) == local["digest"]
+
+
+def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
+    chosen = experiment("joint", method__start=1)
+    local = rofl.run(chosen, tmp_path / "run", workers=0).summary
+    strategy = MethodStrategy(
+        chosen.build_method(), begin(chosen), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
+    )
+    result = strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
+    assert digest(strategy.server_state.model, strategy.server_state.aux) == local["digest"]
+    assert result.evaluate_metrics_clientapp[ROUNDS]["accuracy"] == pytest.approx(local["final_accuracy"])
+
+
+def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_model(tmp_path: Path) -> None:
+    chosen = experiment(transport="half", method__tau="auto")
+    local = rofl.run(chosen, tmp_path / "run", workers=0)
+    federation = federation_of(chosen, grid_of(host=PartitionedData(out=tmp_path / "site")))
+    server_state = last(federation, begin(chosen))
+    assert digest(server_state.model, server_state.aux) == local.summary["digest"]
+    federation.finish(server_state, ROUNDS, json.dumps(local.history))
+    assert RunDir(tmp_path / "site").read_summary()["digest"] == local.summary["digest"]
+    strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
+    strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
+    assert digest(strategy.server_state.model, strategy.server_state.aux) == local.summary["digest"]
+
+
+def test_a_round_that_is_asked_for_again_starts_from_the_same_client_state(tmp_path: Path) -> None:
+    """As after the coordinator was killed between a site's answer and its own checkpoint."""
+    chosen = experiment("joint", method__start=1, cohort=CLIENTS)
+    grid = grid_of()
+    federation = federation_of(chosen, grid)
+    before = last(federation, begin(chosen), 1, 2)
+    kept = dict(federation.kept)
+    lost = last(federation, before, 3, 3)
+    again = last(federation_of(chosen, grid, kept), before, 3, 3)
+    assert digest(again.model, again.aux) == digest(lost.model, lost.aux)
+    forgetful = last(federation_of(chosen, grid_of(), kept), before, 3, 3)
+    assert digest(forgetful.model) != digest(lost.model)  # so that the state matters at all
+
+
+def _spoil(update: Update, name: str) -> Update:
+    first = next(iter(update.model))
+    changes: dict[str, Update] = {
+        "nan": replace(update, model={**update.model, first: update.model[first] * float("nan")}),
+        "shape": replace(update, model={**update.model, first: torch.zeros(1)}),
+        "missing": replace(update, model={key: value for key, value in update.model.items() if key != first}),
+        "type": replace(update, model={**update.model, first: update.model[first].double()}),
+        "extra": replace(update, aux={**update.aux, "another": torch.zeros(1)}),
+        "weight": replace(update, weight=-1.0),
+        "nothing": replace(update, weight=0.0),
+        "metric": replace(update, metrics={**update.metrics, "loss": float("inf")}),
+    }
+    return changes[name]
+
+
+REASONS = {
+    "nan": "is not finite",
+    "shape": "has shape (1,)",
+    "missing": "is missing",
+    "type": "is torch.float64",
+    "extra": "'another' was not asked for",
+    "weight": "its weight is -1.0",
+    "nothing": "its weight is 0.0",
+    "metric": "its loss is not finite",
+    "raised": "out of paper",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REASONS))
+def test_an_answer_that_cannot_be_used_is_left_out_with_the_reason(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train: Callable[..., tuple[Update, Tensors]] = SiteClient.train
+
+    def spoilt(self: SiteClient, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
+        update, state = train(self, server_state, index, state)
+        if self.client == 1 and name == "raised":
+            raise RuntimeError("out of paper")
+        return (_spoil(update, name) if self.client == 1 else update), state
+
+    monkeypatch.setattr(SiteClient, "train", spoilt)
+    chosen = experiment(cohort=CLIENTS, rounds=1)
+    federation = federation_of(chosen, grid_of())
+    (report,) = federation.rounds(begin(chosen), 1, 1)
+    assert list(report.dropped) == [1]
+    assert REASONS[name] in report.dropped[1]
+    assert federation.kept == {0: 1, 2: 1}
+    assert all(bool(value.isfinite().all()) for value in report.server_state.model.values())
+
+
+def test_a_message_that_is_none_of_ours_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rofl.federation import client_app
+
+    pack = client_app.encode_update
+
+    def strange(update: Update, half: bool) -> RecordDict:
+        content = pack(update, half)
+        content["sums"] = ConfigRecord({"weight": 1.0})
+        return content
+
+    monkeypatch.setattr(client_app, "encode_update", strange)
+    chosen = experiment(cohort=CLIENTS, rounds=1)
+    (report,) = federation_of(chosen, grid_of()).rounds(begin(chosen), 1, 1)
+    assert report.dropped == dict.fromkeys(range(CLIENTS), "it has no record 'sums'")
+    assert digest(report.server_state.model) == digest(begin(chosen).model)
+
+
+def test_sites_that_say_the_same_number_or_none_there_is_are_refused() -> None:
+    chosen = experiment()
+    app = make_client_app(PartitionedData())
+    grid = InMemoryGrid(app, [{"partition-id": 0}, {"partition-id": 7}, {"partition-id": 2}])
+    with pytest.raises(UserError, match=r"Only 2 of 3 sites came within 0.1 s. .*There is no client 7"):
+        SiteRegistry(grid, CLIENTS).gather(RoundRequest(chosen.toml()), 0.1)
+
+
+def test_an_update_is_what_the_method_asks_for_and_a_few_numbers() -> None:
+    seen = []
+    chosen = experiment(rounds=1, cohort=1)
+    grid = grid_of()
+    send = grid.push_messages
+
+    def listening(messages: Any) -> Any:
+        numbers = send(messages)
+        seen.extend(grid._replies[number].content for number in numbers)
+        return numbers
+
+    grid.push_messages = listening  # type: ignore[method-assign]
+    list(federation_of(chosen, grid).rounds(begin(chosen), 1, 1))
+    update = seen[-1]
+    assert set(update) == {"arrays", "layout", "sums"}
+    zero = chosen.build_method().zero_update(begin(chosen))
+    model, aux = get_tensors(update, "model", "aux")
+    assert (set(model), set(aux)) == (set(zero.model), set(zero.aux))
+    assert list(update["arrays"]) == ["float32"]  # one vector, as secure aggregation wants it
+    assert all(isinstance(value, float) for value in update["sums"].values())

@@ -1,0 +1,127 @@
+"""A page holds what its reader may see, and nothing else: read from the file's text."""
+
+import re
+import sys
+
+import pytest
+
+from rofl import report
+from rofl.cli import main
+from rofl.errors import UserError
+from rofl.report.thumbnails import thumbnails
+from rofl.training.run_dir import RunDir
+from tests.report.reading import Page
+from tests.report.synthetic import CLIENTS, data_of, make
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Some samples are named like other clients' only by chance: every name has its client in it."""
+    return make(tmp_path_factory.mktemp("made") / "run")
+
+
+def secrets(made, client):
+    """Everything of a client that only its own page may hold."""
+    rows = made.federated.parts[CLIENTS.index(client)].tolist()
+    pictures = thumbnails(made.federated.images.train, rows).pictures
+    return [made.federated.images.ids[row] for row in rows], pictures
+
+
+def held(page, texts):
+    return sum(text in page for text in texts)
+
+
+def test_everything_is_of_all_clients(made, tmp_path):
+    page = made.write(tmp_path / "page.html").read_text()
+    for client in CLIENTS:
+        names, pictures = secrets(made, client)
+        assert held(page, names) >= 40
+        assert held(page, pictures) == 40
+    assert "This page shows samples of all clients" in Page(page).text
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_sites_page_holds_its_own_samples_only(made, tmp_path, client):
+    page = made.write(tmp_path / "page.html", site=client).read_text()
+    names, pictures = secrets(made, client)
+    assert held(page, names) >= 40
+    assert held(page, pictures) == 40
+    for other in set(CLIENTS) - {client}:
+        assert other not in page
+        names, pictures = secrets(made, other)
+        assert held(page, names) == held(page, pictures) == 0
+    data = data_of(page)
+    assert data["clients"] == [client]
+    assert data["file"] == f"decisions-{client}.csv"
+    assert f"This page shows samples of {client}, and of no other client" in Page(page).text
+    assert f"rofl report for {client}" in Page(page).text
+
+
+def test_a_sites_picture_of_features_is_of_its_own_samples(made, tmp_path):
+    page = made.write(tmp_path / "page.html", site="Northfield").read_text()
+    rows = set(made.federated.parts[0].tolist())
+    kept = RunDir(made.folder).read_features().rows.tolist()
+    own = sum(row in rows for row in kept)
+    assert f"Features of {own} samples" in page
+    assert 10 < own < len(kept)
+
+
+def test_the_servers_page_holds_no_sample(made, tmp_path):
+    page = made.write(tmp_path / "page.html", server=True).read_text()
+    for client in CLIENTS:
+        names, pictures = secrets(made, client)
+        assert held(page, names) == held(page, pictures) == 0
+        assert f"{client} 60 33.3 % 40" in Page(page).text
+    assert not Page(page).all("img")
+    assert "How samples lie" not in page
+    assert not re.search(r"<script[^>]*json", page)
+    text = Page(page).text
+    assert "What is taken for what" in text
+    assert "This page holds no picture and no sample's name or features, only counts for each client." in text
+
+
+def test_a_page_is_named_by_its_reader(tmp_path):
+    names = ("a/b", "a?b", "server")
+    made = make(tmp_path / "run", clients=names, each=5)
+    assert made.write().name == "report.html"
+    assert made.write(server=True).name == "report-server.html"
+    written = {name: made.write(site=name).name for name in names}
+    assert written == {"a/b": "report-a_b.html", "a?b": "report-a_b-2.html", "server": "report-server-2.html"}
+    assert {path.parent for path in tmp_path.rglob("report*.html")} == {made.folder}
+
+
+def test_an_unknown_site_is_told_the_near_one(made, tmp_path):
+    with pytest.raises(UserError, match=r"There is no site 'northfeld'. Try: 'Northfield' \(there are: "):
+        made.write(tmp_path / "page.html", site="northfeld")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_view_is_of_one_reader():
+    with pytest.raises(ValueError, match="a site or for the server"):
+        report.Audience(site="Northfield", server=True)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rofl", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        said = capsys.readouterr()
+        return stop.value.code or 0, said.out.strip(), " ".join(said.err.split())
+
+    return call
+
+
+def test_the_command_takes_a_site_or_the_server(runs, copied, command):
+    folder = copied("rofl")
+    lines = RunDir(folder).read_suspects()
+    client = lines[0]["client"]  # has the most suspicious sample
+    page = folder / f"report-{client}.html"
+    assert command(folder, "--site", client) == (0, str(page), "")
+    assert command(folder, "--server") == (0, str(folder / "report-server.html"), "")
+    assert set(data_of(page.read_text())["sample"]) <= {line["sample"] for line in lines if line["client"] == client}
+    code, _, said = command(folder, "--site", client, "--server")
+    assert (code, "A page is for a site or for the server" in said) == (2, True)
+    code, _, said = command(folder, "--site", 7)
+    assert (code, "There is no site '7'" in said) == (2, True)
