@@ -519,7 +519,7 @@ def test_a_folder_of_its_own_is_found_where_none_is_named(learnt: Path, audit: A
 
 def test_a_model_of_a_built_in_set_judges_pictures(first: Path, audit: Any) -> None:
     """The run's own images, as files: the same judgement, bar the last digits."""
-    federated = load_federated(RunDir(first).split.read_experiment())
+    federated = load_federated(RunDir(first).read_experiment().split)
     for row, (pixels, label) in enumerate(zip(federated.images.train, federated.labels.tolist(), strict=True)):
         path = Path("pictures") / str(label) / f"{row}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
