@@ -52,7 +52,7 @@ def update_centroids(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
         counts: (K,) of `class_means`.
 
     >>> old = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
-    >>> blend(old, torch.tensor([[3.0, 0.0], [9.0, 9.0], [5.0, 0.0]]), counts=torch.tensor([2, 0, 1]))
+    >>> update_centroids(old, torch.tensor([[3.0, 0.0], [9.0, 9.0], [5.0, 0.0]]), counts=torch.tensor([2, 0, 1]))
     tensor([[3., 0.],
             [1., 0.],
             [5., 0.]])
@@ -81,7 +81,7 @@ def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
 def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
     """Eq. 7: m = 1 where the similarity label agrees with the given label, (n,) mask.
 
-    >>> confident(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.tensor([0, 0]), torch.eye(2))
+    >>> confident_mask(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.tensor([0, 0]), torch.eye(2))
     tensor([ True, False])
     """
     return similarity_labels(features, centroids) == labels

@@ -10,7 +10,7 @@ from torch import Tensor
 def weight_divergence(models: Sequence[Mapping[str, Tensor]]) -> float:
     """Mean distance of the clients' weights from their average, over the average's length.
 
-    >>> weights_apart([{"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}])
+    >>> weight_divergence([{"w": torch.tensor([1.0])}, {"w": torch.tensor([3.0])}])
     0.5
     """
     flat = torch.stack([torch.cat([value.flatten().double() for _, value in sorted(one.items())]) for one in models])
@@ -26,7 +26,7 @@ def feature_divergence(means: Tensor, counts: Tensor) -> float:
         counts: (C, K) samples behind each.
 
     >>> same, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    >>> features_apart(torch.stack([same, other]), torch.ones(2, 1))
+    >>> feature_divergence(torch.stack([same, other]), torch.ones(2, 1))
     1.0
     """
     directions = F.normalize(means, dim=2)

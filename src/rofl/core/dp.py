@@ -45,7 +45,7 @@ def privatize(
 def part_weights(sizes: Sequence[int]) -> list[float]:
     """The a_j for parts of d_j numbers with which all the noise together is least: a_j^2 in proportion to sqrt(d_j).
 
-    >>> [round(weight**2, 2) for weight in weights([6400, 400])]
+    >>> [round(weight**2, 2) for weight in part_weights([6400, 400])]
     [0.8, 0.2]
     """
     roots = [math.sqrt(size) for size in sizes]
@@ -55,7 +55,7 @@ def part_weights(sizes: Sequence[int]) -> list[float]:
 def l2_norm(tensors: Tensors) -> float:
     """The Euclidean length of all tensors together, as one long vector.
 
-    >>> length({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])})
+    >>> l2_norm({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])})
     5.0
     """
     return math.sqrt(sum(float(value.double().square().sum()) for value in tensors.values()))
@@ -66,7 +66,7 @@ def clip_norm(tensors: Tensors, bound: float) -> Tensors:
 
     What is not finite becomes zero: it could not be bounded otherwise.
 
-    >>> clip({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])}, bound=2.5)
+    >>> clip_norm({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])}, bound=2.5)
     {'w': tensor([1.5000]), 'b': tensor([[2.0000]])}
     """
     found = l2_norm(tensors)

@@ -88,7 +88,7 @@ def prior(log_probs: Tensor) -> Tensor:
 def linear_ramp(index: int, start: float, length: float) -> float:
     """How much of lambda_cen acts in round t (supplement, "Scheduling"): 0 up to `start`, then linear to 1.
 
-    >>> [ramp(t, start=10, length=5) for t in (1, 10, 11, 15, 40)]
+    >>> [linear_ramp(t, start=10, length=5) for t in (1, 10, 11, 15, 40)]
     [0.0, 0.0, 0.2, 1.0, 1.0]
     """
     if length <= 0:

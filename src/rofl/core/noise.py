@@ -35,7 +35,7 @@ def pair(classes: int, ratio: float) -> Tensor:
 def fully_noisy_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
     """Q where one class is never labelled right ("Different noise ratios in classes"); the others are at the ratio.
 
-    >>> whole_class(symmetric, 3, 0.4, wrong=0)
+    >>> fully_noisy_class(symmetric, 3, 0.4, wrong=0)
     tensor([[0.0000, 0.5000, 0.5000],
             [0.2000, 0.6000, 0.2000],
             [0.2000, 0.2000, 0.6000]], dtype=torch.float64)
@@ -91,7 +91,7 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
 def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
     """The share of labels that are wrong; a draw at ratio 0.4 rarely gives exactly 0.4.
 
-    >>> achieved_ratio(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))
+    >>> empirical_noise_rate(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))
     0.25
     """
     return float((labels != truth).double().mean()) if len(labels) else 0.0

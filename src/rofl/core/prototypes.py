@@ -45,7 +45,7 @@ def closeness(similar: Tensor, density: Tensor) -> Tensor:
 def select_prototypes(features: Tensor, count: int) -> Tensor:
     """Rows of the prototypes: the densest images with eta < 0.95, and the densest others where those are too few.
 
-    >>> choose(torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]), count=2).tolist()
+    >>> select_prototypes(torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]), count=2).tolist()
     [1, 3]
     """
     similar = pair_similarities(features)

@@ -38,9 +38,9 @@ def numpy_generator(seed: int, *key: int | str) -> np.random.Generator:
 def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
     """`torch.randperm(population)[:count]` without the rest of it: time and memory follow `count` alone.
 
-    >>> draw(10**9, 3, generator(0, "cohort")) == draw(10**9, 3, generator(0, "cohort"))
+    >>> sample(10**9, 3, generator(0, "cohort")) == sample(10**9, 3, generator(0, "cohort"))
     True
-    >>> draw(20, 5, generator(0, "cohort")) == torch.randperm(20, generator=generator(0, "cohort"))[:5].tolist()
+    >>> sample(20, 5, generator(0, "cohort")) == torch.randperm(20, generator=generator(0, "cohort"))[:5].tolist()
     True
     """
     count = min(count, population)

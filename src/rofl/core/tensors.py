@@ -12,7 +12,7 @@ Tensors = dict[str, torch.Tensor]  # flat: a checkpoint, a network record and a 
 def float_entries(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """Only what may be averaged: integer buffers, such as batch norm's counter, are left out.
 
-    >>> sorted(floating({"w": torch.ones(2), "steps": torch.tensor(3)}))
+    >>> sorted(float_entries({"w": torch.ones(2), "steps": torch.tensor(3)}))
     ['w']
     """
     return {name: value for name, value in tensors.items() if value.is_floating_point()}
@@ -49,7 +49,7 @@ def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
     The range is why it is not float16: n_k * (w_k - w) may exceed the 65504 at which that ends.
 
-    >>> halved({"w": torch.tensor([1.001, 70000.0])})["w"]
+    >>> to_bf16({"w": torch.tensor([1.001, 70000.0])})["w"]
     tensor([1.0000e+00, 7.0144e+04], dtype=torch.bfloat16)
     """
     return {
@@ -65,9 +65,9 @@ def round_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 def check_like(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
     """Why `found` may not be added to `expected`, in words, or None where it may.
 
-    >>> mismatch({"w": torch.tensor([float("nan")])}, {"w": torch.zeros(1)})
+    >>> check_like({"w": torch.tensor([float("nan")])}, {"w": torch.zeros(1)})
     "'w' is not finite"
-    >>> mismatch({"w": torch.zeros(1)}, {"w": torch.zeros(1000)})
+    >>> check_like({"w": torch.zeros(1)}, {"w": torch.zeros(1000)})
     "'w' has shape (1,), not (1000,)"
     """
     for name in sorted(found.keys() | expected.keys()):

@@ -15,7 +15,7 @@ def adjust_brightness(pixels: Tensor, factor: float) -> Tensor:
 
     PIL blends with black in float32, cuts the fraction off, and clips to 0..255.
 
-    >>> brighten(torch.tensor([0, 3, 200], dtype=torch.uint8), 1.5)
+    >>> adjust_brightness(torch.tensor([0, 3, 200], dtype=torch.uint8), 1.5)
     tensor([  0,   4, 255], dtype=torch.uint8)
     """
     scaled = pixels.to(torch.float32) * torch.tensor(factor, dtype=torch.float32)

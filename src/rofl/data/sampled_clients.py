@@ -15,7 +15,7 @@ class SampledClients(Sequence[Tensor]):
 
     Clients may hold the same sample, as phones hold the same word.
 
-    >>> parts = Drawn(samples=1000, clients=10**6, samples_per_client=3, seed=0)
+    >>> parts = SampledClients(samples=1000, clients=10**6, samples_per_client=3, seed=0)
     >>> len(parts), len(parts[999_999]), torch.equal(parts[7], parts[7])
     (1000000, 3, True)
     """

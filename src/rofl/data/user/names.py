@@ -58,7 +58,7 @@ def safe_names(names: Iterable[str]) -> list[str]:
 def plural(number: int, what: str) -> str:
     """A number of things.
 
-    >>> count(1, "image"), count(2, "image")
+    >>> plural(1, "image"), plural(2, "image")
     ('1 image', '2 images')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"
@@ -67,7 +67,7 @@ def plural(number: int, what: str) -> str:
 def list_some(names: Iterable[str], most: int = 5) -> str:
     """The first few names, and how many more there are.
 
-    >>> some(["a", "b", "c"], most=2)
+    >>> list_some(["a", "b", "c"], most=2)
     'a, b and 1 more'
     """
     listed = list(names)
