@@ -88,15 +88,15 @@ def test_a_part_is_the_slice_of_the_names(names, data):
     files = ImageFiles.of("r", names, 8, 3)
     bound = st.none() | st.integers(-10, 10)
     piece = slice(data.draw(bound), data.draw(bound))
-    some = files.part(piece)
+    some = files.slice_rows(piece)
     assert [some.path(row) for row in range(len(some))] == [os.path.join("r", name) for name in names[piece]]
     assert some.shape == (len(names[piece]), 3, 8, 8)
     assert len(some.names) == sum(len(os.fsencode(name)) for name in names[piece])
 
 
 def test_a_part_has_no_steps():
-    with pytest.raises(ValueError, match="one piece, not every 2th image"):
-        ImageFiles.of("r", NAMES, 8, 3).part(slice(None, None, 2))
+    with pytest.raises(ValueError, match="step 1, not 2"):
+        ImageFiles.of("r", NAMES, 8, 3).slice_rows(slice(None, None, 2))
 
 
 def test_the_shape_is_known_without_decoding():
@@ -144,7 +144,10 @@ def test_an_unreadable_image_is_named_in_one_sentence(tmp_path, content, suffix)
 
 
 def test_files_and_tensors_cross_as_tensors_and_share_their_memory(files):
-    flat = {**store_to_tensors("train", files.part(slice(2, 5))), **store_to_tensors("test", torch.zeros(2, 3, 8, 8))}
+    flat = {
+        **store_to_tensors("train", files.slice_rows(slice(2, 5))),
+        **store_to_tensors("test", torch.zeros(2, 3, 8, 8)),
+    }
     assert all(isinstance(value, torch.Tensor) for value in flat.values())
     again = store_from_tensors("train", flat)
     assert torch.equal(again[:], files[2:5])

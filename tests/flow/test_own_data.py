@@ -17,8 +17,8 @@ import torch
 import rofl
 from rofl.cli import main
 from rofl.config.schema import parse_experiment
+from rofl.data import image_io
 from rofl.data.federated import load_federated
-from rofl.data.user import image_file
 from rofl.errors import UserError
 from rofl.report.thumbnails import thumbnails
 from rofl.training.run_dir import RunDir
@@ -209,7 +209,7 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
     def refuse(*_: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(image_file, "decode_image", refuse)
+    monkeypatch.setattr(image_io, "decode_image", refuse)
     assert rofl.run(chosen, tmp_path / "run", workers=0).summary["dropped"] == 0
 
 

@@ -1,4 +1,4 @@
-"""Many images: a look at all of them, the side and channels that suit them, and their pixels, decoded once."""
+"""Decoding of many images: headers of all, the side and channels that suit them, and their pixels, decoded once."""
 
 import os
 import warnings
@@ -13,81 +13,102 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from rofl.data.user import image_cache, image_file
-from rofl.data.user.image_file import ImageInfo
+from rofl.data import image_io
+from rofl.data.image_io import ImageInfo
+from rofl.data.user import image_cache
 from rofl.data.user.samples import Content, Sample
 
-Progress = Callable[[int, int], None]  # told how many samples are done, and of how many
+Progress = Callable[[int, int], None]  # called with the number of samples done, and the number of all
 _LARGEST, _SMALLEST, _STEP = 64, 8, 4  # pixels a side
-_SAMPLED = 100  # images with a colour mode that are looked at for colours
+_SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
 
 
-def inspect_all(entries: Sequence[Sample]) -> list[ImageInfo]:
-    """Digest and header of each sample; files are read side by side."""
+def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
+    """Return the digest and the image header of each sample; files are read in threads."""
     with _threads() as pool:
-        return list(pool.map(image_file.inspect_image, [entry.content for entry in entries]))
+        return list(pool.map(_inspect, [sample.content for sample in samples]))
 
 
-def suitable_side(looks: Sequence[ImageInfo]) -> int:
-    """The median of the smaller sides, at most 64, at least 8, a multiple of 4."""
-    shorter = [min(look.size) for look in looks if not look.error]
+def suitable_side(infos: Sequence[ImageInfo]) -> int:
+    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to 64."""
+    shorter = [min(info.size) for info in infos if not info.error]
     middle = int(median(shorter)) if shorter else _LARGEST
     return max(_SMALLEST, min(_LARGEST, middle // _STEP * _STEP))
 
 
-def suitable_channels(entries: Sequence[Sample], looks: Sequence[ImageInfo]) -> int:
-    """1 where no image has colours: by the mode of all, and by the pixels of some whose mode has colours."""
-    coloured = [e.content for e, look in zip(entries, looks, strict=True) if not look.grey and not look.error]
-    some = coloured[:: max(1, len(coloured) // _SAMPLED)]
+def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> int:
+    """Return 1 where no image has colours, else 3.
+
+    The modes of all images are checked, and the pixels of about 100 of those whose mode has colours.
+    """
+    coloured = [sample.content for sample, info in zip(samples, infos, strict=True) if not info.grey and not info.error]
+    checked = coloured[:: max(1, len(coloured) // _SAMPLED)]
     with _threads() as pool:
-        return 1 if all(pool.map(lambda content: image_file.is_grey(content, _LARGEST), some)) else 3
+        return 1 if all(pool.map(lambda content: image_io.is_grey(content, _LARGEST), checked)) else 3
 
 
 def decode_all(
-    entries: Sequence[Sample], looks: Sequence[ImageInfo], side: int, channels: int, progress: Progress | None = None
+    samples: Sequence[Sample], infos: Sequence[ImageInfo], side: int, channels: int, progress: Progress | None = None
 ) -> tuple[Tensor, dict[int, str]]:
-    """Pixels (N, C, side, side) uint8 of all samples, and the rows that cannot be read, with the reason."""
-    in_files = all(isinstance(entry.content, Path) for entry in entries)
-    place = (
-        image_cache.cache_path([e.id for e in entries], [look.digest for look in looks], side, channels)
+    """Decode all samples in threads, or read their pixels from the cache if they were decoded before.
+
+    Args:
+        samples: whose contents are image files or arrays; only files are cached.
+        infos: of `inspect_all`; their digests are the key of the cache.
+        side: the height and width of the decoded images.
+        channels: 1 for grey, 3 for colours.
+        progress: called after each image; not called where the cache is used.
+
+    Returns:
+        The pixels (N, channels, side, side) uint8, and the reason for each row that cannot be read (its pixels are 0).
+    """
+    in_files = all(isinstance(sample.content, Path) for sample in samples)
+    cache_file = (
+        image_cache.cache_path([sample.id for sample in samples], [info.digest for info in infos], side, channels)
         if in_files
         else None
     )
-    kept = image_cache.read_cache(place) if place else None
-    if kept is not None and kept[0].shape == (len(entries), channels, side, side):
-        return kept
-    pixels = np.zeros((len(entries), side, side, channels), dtype=np.uint8)
+    cached = image_cache.read_cache(cache_file) if cache_file else None
+    if cached is not None and cached[0].shape == (len(samples), channels, side, side):
+        return cached
+    pixels = np.zeros((len(samples), side, side, channels), dtype=np.uint8)
     unreadable: dict[int, str] = {}
 
-    def one(row: int) -> str:
-        content: Content = entries[row].content
+    def decode_row(row: int) -> str:
+        content = samples[row].content
         assert not isinstance(content, tuple)
         try:
-            pixels[row] = image_file.decode_image(content, side, channels)
+            pixels[row] = image_io.decode_image(content, side, channels)
             return ""
-        except Exception as error:  # PIL raises what its decoders do, and for a huge image what guards against it
-            return image_file.reason(error)
+        except Exception as error:  # whatever PIL's decoders raise, and its guard against huge images
+            return image_io.describe_error(error)
 
     with _threads() as pool:
-        for row, problem in enumerate(pool.map(one, range(len(entries)))):
+        for row, problem in enumerate(pool.map(decode_row, range(len(samples)))):
             if problem:
                 unreadable[row] = problem
             if progress is not None:
-                progress(row + 1, len(entries))
+                progress(row + 1, len(samples))
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
-    if place:
-        image_cache.write_cache(place, images, unreadable)
+    if cache_file:
+        image_cache.write_cache(cache_file, images, unreadable)
     return images, unreadable
+
+
+def _inspect(content: Content) -> ImageInfo:
+    if isinstance(content, tuple):  # the cells of a table: only the digest means something
+        return ImageInfo(image_io.hash_bytes("\x1f".join(content).encode()))
+    return image_io.inspect_image(content)
 
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """PIL decodes outside Python's lock. Its remarks on odd files are silenced, one on a huge image is an error."""
+    """Yield threads: PIL decodes outside Python's lock. Its warnings are silenced; that of a huge image is raised."""
     with warnings.catch_warnings(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
             yield pool
-        except BaseException:  # after Ctrl-C nobody waits for the rest
+        except BaseException:  # after Ctrl-C, do not wait for the remaining images
             pool.shutdown(wait=False, cancel_futures=True)
             raise

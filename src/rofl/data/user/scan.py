@@ -10,10 +10,10 @@ from torch import Tensor
 
 from rofl.core.rng import generator
 from rofl.data.dataset import Dataset
+from rofl.data.image_io import ImageInfo
 from rofl.data.transforms import Identity, Transform
 from rofl.data.user import columns, holdout, image_folder, manifest, npz, table
 from rofl.data.user.decode import Progress, decode_all, inspect_all, suitable_channels, suitable_side
-from rofl.data.user.image_file import ImageInfo
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
