@@ -63,7 +63,7 @@ def compute(scale: str, cell: Cell) -> str:
     else:
         settings = {**BASE, **changes, **READINGS[reading], "noise__kind": kind, "noise__ratio": ratio, "seed": seed}
         rofl.run(rofl.preset(name, **settings), place, workers=0)
-    return f"{place}: {RunDir(place).read_summary()['test_accuracy']:.2f}"
+    return f"{place}: {RunDir(place).read_summary().test_accuracy:.2f}"
 
 
 def table(scale: str) -> str:
@@ -73,9 +73,7 @@ def table(scale: str) -> str:
         row = []
         for kind, ratio in NOISES:
             places = [RunDir(folder(scale, (reading, kind, ratio, seed))) for seed in SCALES[scale][1]]
-            found = [
-                place.read_summary()["test_accuracy"] for place in places if (place.path / "summary.json").is_file()
-            ]
+            found = [place.read_summary().test_accuracy for place in places if (place.path / "summary.json").is_file()]
             spread = f" ± {stdev(found):.1f}" if len(found) > 1 else ""
             row.append(f"{mean(found):.1f}{spread}" if found else "")
         lines.append(f"| {reading} | " + " | ".join(row) + " |")

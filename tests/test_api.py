@@ -9,7 +9,7 @@ SCRIPT = """
 import rofl
 
 run = rofl.run(rofl.preset("digits", rounds=1, data__train=100, clients=2, cohort=2), out="out")
-print(run.summary["digest"])
+print(run.summary.digest)
 """
 
 

@@ -74,7 +74,7 @@ def _trained(transport: str) -> tuple[float, Tensors]:
         done = rofl.run(rofl.preset("digits", rounds=ROUNDS, transport=transport), Path(place) / "run")
         checkpoint = RunDir(done.folder).read_checkpoint()
         assert checkpoint is not None
-        return done.summary["test_accuracy"], checkpoint.server_state.model
+        return done.summary.test_accuracy, checkpoint.server_state.model
 
 
 def _lossless(model: Tensors) -> list[list[str]]:

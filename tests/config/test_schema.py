@@ -395,6 +395,6 @@ def test_every_presets_data_and_network_go_through_a_round(
         few |= {"model.weights": "", "model.width": 0.125}  # large images; published weights fit one width only
     small = parse_experiment(apply_overrides(PRESETS[name].settings, few))
     done = rofl.run(small, tmp_path / "run", workers=0, data_dir=files)
-    assert done.summary["dropped"] == 0
-    assert done.summary["dataset"] == preset(name).data.name
+    assert done.summary.dropped == 0
+    assert done.summary.dataset == preset(name).data.name
     assert len(done.history) == 1

@@ -373,4 +373,4 @@ def test_methods_and_seeds_on_one_saved_scene_see_the_same_labels(
     ]
     assert given[0] == given[1]
     resumed = rofl.resume(tmp_path / "rofl")
-    assert resumed.summary["noise"]["achieved"] == drawn.noise_ratio
+    assert resumed.summary.noise.achieved == drawn.noise_ratio

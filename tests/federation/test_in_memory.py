@@ -85,12 +85,12 @@ def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_mod
     local = rofl.run(chosen, tmp_path / "run", workers=0)
     federation = federation_of(chosen, grid_of(host=PartitionedData(out=tmp_path / "site")))
     server_state = last(federation, begin(chosen))
-    assert digest(server_state.model, server_state.aux) == local.summary["digest"]
+    assert digest(server_state.model, server_state.aux) == local.summary.digest
     federation.finish(server_state, ROUNDS, json.dumps(local.history))
-    assert RunDir(tmp_path / "site").read_summary()["digest"] == local.summary["digest"]
+    assert RunDir(tmp_path / "site").read_summary().digest == local.summary.digest
     strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
     strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
-    assert digest(strategy.server_state.model, strategy.server_state.aux) == local.summary["digest"]
+    assert digest(strategy.server_state.model, strategy.server_state.aux) == local.summary.digest
 
 
 def test_a_round_that_is_asked_for_again_starts_from_the_same_client_state(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def people(tmp_path: Path) -> Any:
 
 def local_digest(tmp_path: Path, **changes: Any) -> str:
     keys = {key.replace(".", "__"): value for key, value in TINY.items()} | changes
-    return str(rofl.run(rofl.preset("digits", **keys), tmp_path / "local", workers=0).summary["digest"])
+    return str(rofl.run(rofl.preset("digits", **keys), tmp_path / "local", workers=0).summary.digest)
 
 
 def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator(

@@ -124,7 +124,7 @@ def table(path: Path | str) -> list[dict[str, str]]:
 
 def listed(folder: Path | str) -> dict[str, dict[str, Any]]:
     """Sample -> its line in the lists."""
-    return {row["sample"]: row for row in RunDir(Path(folder)).read_suspects()}
+    return {row.sample: row for row in RunDir(Path(folder)).read_suspects()}
 
 
 def page(path: Path | str, *decisions: tuple[object, ...]) -> str:
@@ -172,7 +172,7 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
         [str(row["client"]), row["sample"], row["given"], row["suggested"], f"{float(row['score']):.3f}"]
         for row in rows[:3]
     ]
-    found = RunDir(first).read_summary()["audit"]
+    found = RunDir(first).read_summary().audit
     assert f"by the truth: precision {found['precision']:.3f}, recall {found['recall']:.3f}, average precision" in out
     assert f"right suggestions {found['right_suggestions']:.3f}" in out
     assert "by people" not in out
@@ -271,7 +271,7 @@ def test_corrected_labels_are_trained_with_by_the_same_clients(first: Path, audi
     truth = load_federated(digits().split).images.train_labels.tolist()
     wrong = sum(int(row["label"]) != truth[int(row["sample"])] for row in rows)
     assert summary["noise"]["achieved"] == pytest.approx(wrong / 300)
-    assert summary["noise"]["achieved"] < RunDir(first).read_summary()["noise"]["achieved"]
+    assert summary["noise"]["achieved"] < RunDir(first).read_summary().noise.achieved
     settings = RunDir(Path("second")).read_experiment()
     assert settings.method["tau"] == "auto"
     assert Path(settings.data.labels) == Path("deep/new.csv").absolute()
@@ -291,7 +291,7 @@ def test_a_run_with_labels_goes_on_from_another_folder(
     rofl.run(chosen, "whole", workers=0)
 
     def stop(_: object, entry: Mapping[str, Any]) -> None:
-        if entry["round"] == 2:
+        if entry.round == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
@@ -500,7 +500,7 @@ def test_one_class_only_a_list_and_arrays_are_judged(learnt: Path, audit: Any, m
     for data, client in (("new.v2", "new.v2"), ("new.v2/list.csv", "list"), ("new.v2/a.npz", "a")):
         out, _ = audit("--model", learnt, "--data", data, "--out", f"out {client}", "--json")
         assert json.loads(out)["estimated"]["clients"] == {client: 0.25}
-        assert [line["suggested"] for line in RunDir(Path(f"out {client}")).read_suspects()] == ["dog", *["cat"] * 3]
+        assert [line.suggested for line in RunDir(Path(f"out {client}")).read_suspects()] == ["dog", *["cat"] * 3]
     monkeypatch.chdir("new.v2")
     out, _ = audit("--model", learnt, "--data", ".", "--json")
     found = json.loads(out)
@@ -631,7 +631,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
     out, _ = audit(copied(learnt, "[red]run"), "--show", "100")
     for name in (*CLIENTS, *CLASSES):
         assert f"│ {name} " in out
-    line = next(line for line in RunDir(learnt).read_suspects() if line["client"] == "[red]x")
+    line = next(line for line in RunDir(learnt).read_suspects() if line.client == "[red]x")
     assert f"│ {line['sample']} " in out
     out, err = audit("[red]run", "--show", "0")
     for name in CLIENTS:

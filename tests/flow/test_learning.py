@@ -7,7 +7,7 @@ import rofl
 
 
 def late_accuracy(run: rofl.Run) -> float:
-    return mean(entry["accuracy"] for entry in run.history[-5:])
+    return mean(entry.accuracy for entry in run.history[-5:])
 
 
 def test_with_four_of_ten_labels_wrong_rofl_beats_plain_and_finds_them(tmp_path: Path) -> None:
@@ -17,5 +17,5 @@ def test_with_four_of_ten_labels_wrong_rofl_beats_plain_and_finds_them(tmp_path:
     ours = rofl.run(rofl.preset("digits", method__t_pl=6, **changes), tmp_path / "rofl", workers=0)
     assert late_accuracy(ours) > late_accuracy(plain) + 2
     assert late_accuracy(ours) > 90
-    assert ours.summary["detection"]["recall"] > 0.8
-    assert ours.summary["detection"]["precision"] > 0.8
+    assert ours.summary.detection.recall > 0.8
+    assert ours.summary.detection.precision > 0.8

@@ -184,8 +184,8 @@ def test_check_speaks_json(photos: Path, command: Any) -> None:
 def test_folder_manifest_and_arrays_give_one_digest(photos: Path, tmp_path: Path) -> None:
     paths = [photos, places.write_manifest(tmp_path / "list.csv"), places.write_arrays(tmp_path / "a.npz")]
     runs = [rofl.run(own(path), tmp_path / path.stem / "run", workers=0) for path in paths]
-    assert len({run.summary["digest"] for run in runs}) == 1
-    assert {row["client"] for row in RunDir(runs[2].folder).read_suspects()} == set(places.CLIENTS)
+    assert len({run.summary.digest for run in runs}) == 1
+    assert {row.client for row in RunDir(runs[2].folder).read_suspects()} == set(places.CLIENTS)
 
 
 def test_a_table_trains_with_any_number_of_workers(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_table_trains_with_any_number_of_workers(tmp_path: Path) -> None:
     chosen = rofl.from_data(tmp_path / "t.csv", rounds=4)
     assert (chosen.model.name, chosen.clients, chosen.data.side) == ("mlp", 2, 0)
     runs = [rofl.run(chosen, tmp_path / str(workers), workers=workers) for workers in (0, 1)]
-    assert runs[0].summary["digest"] == runs[1].summary["digest"]
-    assert runs[0].summary["final_accuracy"] > 80
+    assert runs[0].summary.digest == runs[1].summary.digest
+    assert runs[0].summary.final_accuracy > 80
     page = rofl.report.write_report([runs[0].folder], tmp_path / "page.html").read_text()
     assert '"picture":' not in page
 
@@ -210,7 +210,7 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
         raise AssertionError("decoded again")
 
     monkeypatch.setattr(image_io, "decode_image", refuse)
-    assert rofl.run(chosen, tmp_path / "run", workers=0).summary["dropped"] == 0
+    assert rofl.run(chosen, tmp_path / "run", workers=0).summary.dropped == 0
 
 
 def test_a_killed_run_goes_on_and_changed_data_is_noticed(photos: Path, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> 
     assert (chosen.clients, chosen.method["tau"], chosen.method["pseudo"]) == (1, "auto", "naive")
     run = rofl.run(chosen, tmp_path / "run", workers=0)
     assert [path.name for path in (tmp_path / "run" / "suspects").iterdir()] == ["0.csv"]
-    assert {row["client"] for row in RunDir(run.folder).read_suspects()} == {"0"}
+    assert {row.client for row in RunDir(run.folder).read_suspects()} == {"0"}
 
 
 def test_settings_by_hand_are_completed(photos: Path, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_names_of_clients_are_safe_and_come_back(tmp_path: Path) -> None:
     run = rofl.run(own(tmp_path / "a.npz", rounds=1, method="plain"), tmp_path / "run", workers=0)
     files = sorted(path.name for path in (tmp_path / "run" / "suspects").iterdir())
     assert files == sorted(["_.._up.csv", "A_b.csv", "a_b-2.csv", "_b_x__b_.csv", "_1_1.csv"])
-    assert {row["client"] for row in RunDir(run.folder).read_suspects()} == set(names)
+    assert {row.client for row in RunDir(run.folder).read_suspects()} == set(names)
     page = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
     assert "<b>x</b>" not in page
     assert "&lt;b&gt;x&lt;/b&gt;" in page
@@ -327,7 +327,7 @@ def test_the_page_shows_names_and_pictures(photos: Path, tmp_path: Path) -> None
     for path in (run.folder / "suspects").iterdir():  # after one round the model doubts nothing by itself
         path.write_text(path.read_text().replace(",no,", ",yes,"))
     text = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
-    flagged = [row for row in RunDir(run.folder).read_suspects() if row["flagged"] == "yes"]
+    flagged = [row for row in RunDir(run.folder).read_suspects() if row.flagged]
     assert flagged
     data, page = data_of(text), Page(text)
     assert data["sample"] == [row["sample"] for row in flagged]

@@ -44,4 +44,4 @@ def test_no_harm_on_clean_digits() -> None:
 @pytest.mark.parametrize(("kind", "ratio", "least"), [("symmetric", 0.4, 96.5), ("pair", 0.45, 90.0)])
 def test_mnist_lite(kind, ratio, least, tmp_path) -> None:
     run = rofl.run(rofl.preset("mnist-lite", noise__kind=kind, noise__ratio=ratio), tmp_path / "run")
-    assert run.summary["test_accuracy"] >= least
+    assert run.summary.test_accuracy >= least

@@ -57,7 +57,7 @@ def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> N
     assert checkpoint is not None
     assert (checkpoint.index, len(folder.read_history())) == (3, 5)
     told: list[int] = []
-    rofl.resume(tmp_path / "run", workers=0, listener=lambda _, entry: told.append(entry["round"]))
+    rofl.resume(tmp_path / "run", workers=0, listener=lambda _, entry: told.append(entry.round))
     assert told == [4, 5, 6]
     assert outcome(tmp_path / "run") == undisturbed(experiment)
 
@@ -228,7 +228,7 @@ def stopped(tmp_path: Path) -> Path:
     """A run of 4 rounds that was stopped after 2."""
 
     def stop(_: object, entry: Any) -> None:
-        if entry["round"] == 2:
+        if entry.round == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted):
@@ -240,7 +240,7 @@ def stopped(tmp_path: Path) -> Path:
 def test_a_last_line_that_was_cut_short_does_not_count(stopped: Path, rest: str) -> None:
     with open(stopped / "metrics.jsonl", "a") as file:
         file.write(rest)
-    assert [entry["round"] for entry in RunDir(stopped).read_history()] == [1, 2]
+    assert [entry.round for entry in RunDir(stopped).read_history()] == [1, 2]
     rofl.resume(stopped, workers=0)
     assert outcome(stopped) == undisturbed(tiny())
 

@@ -66,11 +66,11 @@ def test_without_a_folder_each_run_gets_a_new_one(tmp_path: Path, monkeypatch: p
 def test_evaluation_happens_every_so_often_and_in_the_last_ten_rounds(tmp_path: Path) -> None:
     experiment = tiny(rounds=17, evaluate_every=3, clients=2, cohort=1, data__train=20, data__test=20)
     done = rofl.run(experiment, tmp_path / "run", workers=0)
-    looked_at = [entry["round"] for entry in done.history if entry["accuracy"] is not None]
+    looked_at = [entry.round for entry in done.history if entry.accuracy is not None]
     assert looked_at == [3, 6, *range(8, 18)]
-    last = [entry["accuracy"] for entry in done.history[-10:]]
-    assert done.summary["test_accuracy"] == pytest.approx(sum(last) / 10)
-    assert done.summary["final_accuracy"] == last[-1]
+    last = [entry.accuracy for entry in done.history[-10:]]
+    assert done.summary.test_accuracy == pytest.approx(sum(last) / 10)
+    assert done.summary.final_accuracy == last[-1]
 
 
 def test_looking_does_not_change_what_is_seen() -> None:
@@ -88,7 +88,7 @@ def test_the_listener_hears_each_round_when_it_is_on_disk(tmp_path: Path) -> Non
 
     def listener(experiment: rofl.Experiment, entry: dict) -> None:  # type: ignore[type-arg]
         assert RunDir(tmp_path / "run").read_history()[-1] == entry
-        heard.append((experiment, entry["round"]))
+        heard.append((experiment, entry.round))
 
     rofl.run(tiny(), tmp_path / "run", workers=0, listener=listener)
     assert heard == [(tiny(), index) for index in (1, 2, 3, 4)]
@@ -97,13 +97,13 @@ def test_the_listener_hears_each_round_when_it_is_on_disk(tmp_path: Path) -> Non
 def test_a_validation_run_never_sees_the_test_set(tmp_path: Path) -> None:
     """The held-out images are the last of the training part; they train nobody."""
     done = rofl.run(tiny(rounds=1, data__train=None, data__validation=1000), tmp_path / "run", workers=0)
-    samples = [int(row["sample"]) for row in RunDir(done.folder).read_suspects()]
+    samples = [row.row for row in RunDir(done.folder).read_suspects()]
     assert sorted(samples) == list(range(437))
 
 
 def test_the_summary_estimates_the_noise_of_each_client_from_its_own_list(tmp_path: Path) -> None:
     done = rofl.run(tiny(), tmp_path / "run", workers=0)
-    estimated, suspects = done.summary["estimated"], RunDir(done.folder).read_suspects()
+    estimated, suspects = done.summary.estimated, RunDir(done.folder).read_suspects()
     flagged = [suspect["flagged"] == "yes" for suspect in suspects]
     assert estimated["ratio"] == pytest.approx(sum(flagged) / len(flagged))
     for client, share in estimated["clients"].items():

@@ -98,7 +98,7 @@ def kill_after(index: int) -> Listener:
     """A listener that ends the run when a round is on disk."""
 
     def listener(_: Experiment, entry: Mapping[str, Any]) -> None:
-        if entry["round"] == index:
+        if entry.round == index:
             raise Killed
 
     return listener
@@ -131,7 +131,7 @@ METHODS.update(METHODS_OF_TESTS)
 settings, folder, workers, pause = sys.argv[1:]
 
 def listener(experiment, entry):
-    if entry["round"] == int(pause):
+    if entry.round == int(pause):
         time.sleep(600)
 
 try:

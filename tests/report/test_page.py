@@ -63,7 +63,7 @@ def test_headline_says_what_was_run(parsed):
 
 
 def test_difference_between_methods_is_given_in_points(runs, parsed):
-    own, other = runs["rofl"].summary["test_accuracy"], runs["plain"].summary["test_accuracy"]
+    own, other = runs["rofl"].summary.test_accuracy, runs["plain"].summary.test_accuracy
     side = "below" if other < own else "above"
     assert f"{abs(own - other):.1f} points {side} rofl" in parsed.text
 
@@ -99,15 +99,13 @@ def test_plotly_is_inlined_once_and_draws_every_run(page, runs):
     found = drawings(page)
     assert list(found) == ["accuracy", "transition", "features"]
     lines = {trace["name"]: list(zip(trace["x"], trace["y"], strict=True)) for trace in found["accuracy"]["data"]}
-    expected = {
-        name: [(entry["round"], entry["accuracy"]) for entry in runs[name].history] for name in ("rofl", "plain")
-    }
+    expected = {name: [(entry.round, entry.accuracy) for entry in runs[name].history] for name in ("rofl", "plain")}
     assert lines == expected
 
 
 def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
     table = Page(page.split("<h2>Clients</h2>")[1].split("</table>")[0]).text
-    estimated = runs["rofl"].summary["estimated"]["clients"]
+    estimated = runs["rofl"].summary.estimated.clients
     for client in range(4):
         with open(runs["rofl"].folder / "suspects" / f"{client}.csv", newline="") as file:
             suspects = list(csv.DictReader(file))
@@ -129,13 +127,13 @@ def test_an_old_run_tells_the_share_of_suspects_as_its_noise(copied, written):
 
 
 def test_gallery_tells_every_flagged_sample(page, runs):
-    flagged = [row for row in RunDir(runs["rofl"].folder).read_suspects() if row["flagged"] == "yes"]
+    flagged = [row for row in RunDir(runs["rofl"].folder).read_suspects() if row.flagged]
     data = data_of(page)
     assert flagged
     assert data["sample"] == [row["sample"] for row in flagged]
     assert [data["classes"][label] for label in data["given"]] == [row["given"] for row in flagged]
     assert len(data["picture"]) == len(flagged)
-    assert data["classes"] == runs["rofl"].summary["classes"]
+    assert data["classes"] == runs["rofl"].summary.classes
 
 
 def test_marks_say_whether_a_suspicion_was_right(page, runs):
@@ -155,7 +153,7 @@ def test_no_marks_where_the_truth_is_not_known(copied, tmp_path):
 
 def test_runs_that_differ_by_seed_give_mean_and_spread(runs, written):
     page = written(runs["rofl"].folder, runs["rofl-again"].folder, runs["plain"].folder)
-    values = [runs[name].summary["test_accuracy"] for name in ("rofl", "rofl-again")]
+    values = [runs[name].summary.test_accuracy for name in ("rofl", "rofl-again")]
     assert f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f} %" in page.text
     assert "mean and standard deviation of 2 seeds" in page.text
     assert "Seeds 0, 1" in page.text

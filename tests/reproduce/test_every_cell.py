@@ -63,9 +63,9 @@ def run_all(chosen: Iterable[Experiment], folder: Path, data_dir: Path | None = 
     small = {one.toml(): one for one in map(shrunk, chosen)}
     for number, one in enumerate(small.values()):
         done = rofl.run(one, folder / str(number), workers=0, data_dir=data_dir)
-        assert (len(done.history), done.summary["dropped"]) == (1, 0), one.toml()
-        assert done.summary["method"] == one.method["name"]
-        assert torch.isfinite(torch.tensor(done.summary["test_accuracy"]))
+        assert (len(done.history), done.summary.dropped) == (1, 0), one.toml()
+        assert done.summary.method == one.method["name"]
+        assert torch.isfinite(torch.tensor(done.summary.test_accuracy))
     return len(small)
 
 

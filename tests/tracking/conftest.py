@@ -57,7 +57,7 @@ _BOTH = ["tensorboard", "mlflow"]
 def _start(folder: Path, log, problem) -> rofl.Run:
     def listener(experiment, entry):
         log(experiment, entry)
-        if entry["round"] == 3 and problem:
+        if entry.round == 3 and problem:
             raise problem
 
     if folder.exists():

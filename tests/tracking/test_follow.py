@@ -27,10 +27,10 @@ class Fake:
         return TrackedRun(max((one for one in self.told if isinstance(one, int)), default=0), "done" in self.told)
 
     def add_round(self, entry) -> None:
-        if entry["round"] == 2 and Fake.failures:
+        if entry.round == 2 and Fake.failures:
             Fake.failures -= 1
             raise OSError("No space left at https://me:secret@example.org")
-        self.told.append(entry["round"])
+        self.told.append(entry.round)
 
     def finish(self, summary) -> None:
         self.told.append("done")

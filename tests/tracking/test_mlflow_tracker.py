@@ -34,7 +34,7 @@ def test_every_round_stands_there_once(followed) -> None:
 def test_only_two_files_go_along(followed) -> None:
     assert [file.path for file in followed.client.list_artifacts(followed.run_id)] == ["config.toml", "summary.json"]
     stored = json.loads(Path(followed.client.download_artifacts(followed.run_id, "summary.json")).read_text())
-    assert stored["digest"] == followed.run.summary["digest"]
+    assert stored["digest"] == followed.run.summary.digest
     assert not {"note", "classes"} & stored.keys()
 
 

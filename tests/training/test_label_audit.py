@@ -110,12 +110,12 @@ def test_where_the_truth_is_not_known_there_are_no_figures_against_it(federated:
     figures = judged(unknown, [0], [other]).metrics()
     assert figures["detection"] is figures["audit"] is None
     assert figures["estimated"]["ratio"] == pytest.approx(1 / 12)
-    assert judged(federated, [0], [other]).metrics()["audit"]["precision"] == 1
+    assert judged(federated, [0], [other]).metrics().audit["precision"] == 1
 
 
 def test_the_shape_is_that_which_the_network_sees(federated: FederatedDataset) -> None:
     cut = replace(federated.images, transform=replace(federated.images.transform, window=6))
-    assert judged(replace(federated, images=cut), [], []).metrics()["shape"] == [1, 6, 6]
+    assert judged(replace(federated, images=cut), [], []).metrics().shape == [1, 6, 6]
 
 
 def test_a_picture_is_of_so_many_samples_that_clients_hold(
@@ -148,7 +148,7 @@ def test_a_model_that_overflows_says_nothing_and_breaks_nothing(federated: Feder
     logits[3, 2] = overflow
     found = audit_labels(federated, None, logits, torch.zeros(12, 2))
     assert torch.isfinite(found.suspects.score).all()
-    assert found.metrics()["audit"]["average_precision"] > 0
+    assert found.metrics().audit["average_precision"] > 0
 
 
 # --- corrected labels ---
@@ -289,11 +289,11 @@ def test_a_run_trains_with_exactly_these_labels(first: rofl.Run, audited: AuditR
     labels = label_audit.corrected_labels(audited, [])
     label_audit.write_corrected_labels(tmp_path / "labels.csv", audited.federated, labels)
     second = rofl.run(digits(data__labels=str(tmp_path / "labels.csv")), tmp_path / "second", workers=0)
-    assert second.summary["noise"]["achieved"] == pytest.approx(
+    assert second.summary.noise.achieved == pytest.approx(
         float((labels != audited.federated.images.train_labels).double().mean())
     )
-    assert second.summary["noise"]["achieved"] < first.summary["noise"]["achieved"]
-    assert second.summary["digest"] != first.summary["digest"]
+    assert second.summary.noise.achieved < first.summary.noise.achieved
+    assert second.summary.digest != first.summary.digest
     for before, after in zip(*(client_views(run.folder) for run in (first, second)), strict=True):
         assert before.keys() == after.keys()  # everybody's samples
         assert after == {sample: str(labels[int(sample)].item()) for sample in before}
@@ -360,7 +360,7 @@ def test_the_training_part_of_a_run_is_judged_as_the_run_judged_it(
         (tmp_path / "part" / row["sample"]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(photos / row["sample"], tmp_path / "part" / row["sample"])
     found = label_audit.audit_data(learnt.folder, tmp_path / "part", tmp_path / "out", workers=0)
-    assert list(found.federated.client_names) == list(learnt.summary["estimated"]["clients"])
+    assert list(found.federated.client_names) == list(learnt.summary.estimated.clients)
     again = RunDir(tmp_path / "out").read_suspects()
     compared = ("client", "given", "suggested", "flagged")
     before, after = (
@@ -371,8 +371,8 @@ def test_the_training_part_of_a_run_is_judged_as_the_run_judged_it(
     for sample, facts in before.items():
         assert after[sample][:-1] == facts[:-1]
         assert after[sample][-1] == pytest.approx(facts[-1], abs=1e-5)
-    assert found.metrics()["estimated"] == learnt.summary["estimated"]
-    assert (found.metrics()["classes"], found.metrics()["shape"]) == (["[b]ox", "cat", "dog"], [1, 8, 8])
+    assert found.metrics().estimated == learnt.summary.estimated
+    assert (found.metrics().classes, found.metrics().shape) == (["[b]ox", "cat", "dog"], [1, 8, 8])
 
 
 def test_an_old_summary_says_nothing_of_classes_and_how_to_mend_it(

@@ -67,7 +67,7 @@ def test_config_toml_is_complete_and_runs_again_to_the_same_digest(done: rofl.Ru
     chosen = parse_experiment(read_toml(done.folder / "config.toml"))
     assert chosen == done.experiment == tiny()
     again = rofl.run(chosen, tmp_path / "again", workers=0)
-    assert again.summary["digest"] == done.summary["digest"]
+    assert again.summary.digest == done.summary.digest
     assert (tmp_path / "again" / "config.toml").read_bytes() == (done.folder / "config.toml").read_bytes()
 
 
@@ -99,25 +99,25 @@ def test_summary_json_has_what_the_design_promises(done: rofl.Run) -> None:
 
 
 def test_the_summarys_figures_follow_from_the_rounds(done: rofl.Run) -> None:
-    accuracies = [entry["accuracy"] for entry in done.history]
-    assert done.summary["test_accuracy"] == pytest.approx(sum(accuracies) / ROUNDS)  # fewer than ten rounds: all
-    assert done.summary["best_accuracy"] == max(accuracies)
-    assert done.summary["seconds"] == pytest.approx(sum(entry["seconds"] for entry in done.history), abs=1e-3)
-    assert done.summary["seconds_per_round"] == pytest.approx(done.summary["seconds"] / ROUNDS, abs=1e-3)
+    accuracies = [entry.accuracy for entry in done.history]
+    assert done.summary.test_accuracy == pytest.approx(sum(accuracies) / ROUNDS)  # fewer than ten rounds: all
+    assert done.summary.best_accuracy == max(accuracies)
+    assert done.summary.seconds == pytest.approx(sum(entry.seconds for entry in done.history), abs=1e-3)
+    assert done.summary.seconds_per_round == pytest.approx(done.summary.seconds / ROUNDS, abs=1e-3)
 
 
 def test_accuracy_and_digest_are_those_of_the_model_in_the_checkpoint(done: rofl.Run) -> None:
     checkpoint = RunDir(done.folder).read_checkpoint()
     assert checkpoint is not None
     assert checkpoint.index == ROUNDS
-    assert digest(checkpoint.server_state.model, checkpoint.server_state.aux) == done.summary["digest"]
+    assert digest(checkpoint.server_state.model, checkpoint.server_state.aux) == done.summary.digest
     images = load_dataset("digits").first(TRAIN, TEST)
     net = NetworkSpec("small", (1, 8, 8), 10, 0.25, derive(0, "network")).build()
     load_weights(net, checkpoint.server_state.model)
     with torch.no_grad():
         guesses = net.eval()(images.transform(images.test))[0].argmax(dim=1)
     right = float((guesses == images.test_labels).double().mean() * 100)
-    assert done.history[-1]["accuracy"] == pytest.approx(right)
+    assert done.history[-1].accuracy == pytest.approx(right)
 
 
 # --- suspects ---
@@ -159,13 +159,13 @@ def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.Fix
     finished = request.getfixturevalue(name)
     federated, _, logits, _ = predictions(finished)
     judged = find_suspects(federated.labels, logits.double().softmax(1))
-    listed = sorted(RunDir(finished.folder).read_suspects(), key=lambda row: int(row["sample"]))
+    listed = sorted(RunDir(finished.folder).read_suspects(), key=lambda row: row.row)
     assert [row["flagged"] == "yes" for row in listed] == judged.flagged.tolist()
     assert [int(row["suggested"]) for row in listed] == judged.suggested.tolist()
     assert [float(row["score"]) for row in listed] == pytest.approx(judged.score.tolist(), abs=1e-4)
     flags = [(row["flagged"] == "yes", bool(federated.wrong[int(row["sample"])]), row) for row in listed]
     hits = [row for flag, wrong, row in flags if flag and wrong]
-    audit = finished.summary["audit"]
+    audit = finished.summary.audit
     assert audit["precision"] == pytest.approx(len(hits) / sum(flag for flag, *_ in flags))
     assert audit["recall"] == pytest.approx(len(hits) / sum(wrong for _, wrong, _ in flags))
     assert audit["f1"] == pytest.approx(2 / (1 / audit["precision"] + 1 / audit["recall"]))
@@ -180,7 +180,7 @@ def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.Fix
 def test_what_is_estimated_follows_from_the_lists(name: str, request: pytest.FixtureRequest) -> None:
     finished = request.getfixturevalue(name)
     listed = RunDir(finished.folder).read_suspects()
-    found = finished.summary["estimated"]
+    found = finished.summary.estimated
     assert found["ratio"] == pytest.approx(sum(row["flagged"] == "yes" for row in listed) / TRAIN)
     assert list(found["clients"]) == [str(client) for client in range(CLIENTS)]
     for client, ratio in found["clients"].items():
@@ -196,13 +196,13 @@ def test_the_detection_is_that_of_eq_7(done: rofl.Run, plain: rofl.Run) -> None:
     """And of the prediction, where the method has no centroids."""
     federated, server_state, _, features = predictions(done)
     found = detection(centroid_disagrees(federated.labels, features, server_state.aux["centroids"]), federated.wrong)
-    assert done.summary["detection"] == {"precision": found.precision, "recall": found.recall}
+    assert done.summary.detection == {"precision": found.precision, "recall": found.recall}
     federated, server_state, logits, _ = predictions(plain)
     assert "centroids" not in server_state.aux
     found = detection(logits.argmax(dim=1) != federated.labels, federated.wrong)
-    assert plain.summary["detection"] == {"precision": found.precision, "recall": found.recall}
+    assert plain.summary.detection == {"precision": found.precision, "recall": found.recall}
     for run in (done, plain):  # else these tests would not tell the two masks apart
-        assert run.summary["detection"]["precision"] != run.summary["audit"]["precision"]
+        assert run.summary.detection.precision != run.summary.audit.precision
 
 
 # --- features ---
@@ -266,13 +266,13 @@ def test_bytes_are_as_counted_by_hand(done: rofl.Run, plain: rofl.Run) -> None:
     model = 4 * (convolutions + batch_norms + 16 * 10 + 10)
     centroids, similarity = 4 * 10 * 16, 4 * 10
     trips = ROUNDS * COHORT
-    assert plain.summary["bytes_up"] == plain.summary["bytes_down"] == trips * model
-    assert plain.summary["bytes_centroids"] == plain.summary["centroid_share"] == 0
-    assert done.summary["bytes_down"] == trips * (model + centroids)
-    assert done.summary["bytes_up"] == trips * (model + centroids + similarity)
-    assert done.summary["bytes_centroids"] == trips * (2 * centroids + similarity)
-    everything = done.summary["bytes_up"] + done.summary["bytes_down"]
-    assert done.summary["centroid_share"] == pytest.approx(done.summary["bytes_centroids"] / everything)
+    assert plain.summary.bytes_up == plain.summary.bytes_down == trips * model
+    assert plain.summary.bytes_centroids == plain.summary.centroid_share == 0
+    assert done.summary.bytes_down == trips * (model + centroids)
+    assert done.summary.bytes_up == trips * (model + centroids + similarity)
+    assert done.summary.bytes_centroids == trips * (2 * centroids + similarity)
+    everything = done.summary.bytes_up + done.summary.bytes_down
+    assert done.summary.centroid_share == pytest.approx(done.summary.bytes_centroids / everything)
 
 
 # --- reading and writing ---
@@ -294,10 +294,10 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
 def test_history_is_appended_replaced_and_read(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
     assert folder.read_history() == []
-    folder.keep_history([{"round": 1}])
+    folder.write_history([{"round": 1}])
     folder.append_history({"round": 2})
     assert folder.read_history() == [{"round": 1}, {"round": 2}]
-    folder.keep_history([{"round": 1}])
+    folder.write_history([{"round": 1}])
     assert folder.read_history() == [{"round": 1}]
 
 

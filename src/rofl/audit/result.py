@@ -1,24 +1,24 @@
-"""What a model says about a scene's labels: lists for the clients, figures for all, features for the picture."""
+"""What a model says about the labels of a federated data set: lists for the clients, and figures for all."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rofl.audit.detection import average_precision, detection, suggestion_accuracy
+from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
 from rofl.audit.noise_estimation import noise_ratio, transition, transition_counts
+from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import Suspects, centroid_disagrees, find_suspects
 from rofl.core.rng import generator
 from rofl.data.federated import FederatedDataset
 
-_DRAWN = 600  # samples whose features are kept for the picture
+_KEPT_FEATURES = 600  # samples whose features are kept for the t-SNE picture
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features of some samples by the final model, for the picture."""
+    """Features of some samples by the final model, for the t-SNE picture."""
 
     rows: Tensor  # (m,) of the training set
     features: Tensor  # (m, d)
@@ -26,73 +26,110 @@ class Features:
 
 
 @dataclass(frozen=True)
+class ListQuality:
+    """How good the lists of suspects are, by the true labels; None where there was nothing to count."""
+
+    precision: float | None  # of the flagged labels, the share that is wrong
+    recall: float | None  # of the wrong labels, the share that is flagged
+    f1: float | None
+    average_precision: float | None  # of the ranking by score
+    suggestion_accuracy: float | None  # of the wrong labels that are flagged, the share with the right suggestion
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """What the model makes of the noise, without any true label."""
+
+    ratio: float  # the share of labels that are flagged
+    clients: dict[str, float]  # the same for each client, by name
+    transition: list[list[float]]  # (K, K): the share of class i, by the model, that is labelled j
+
+
+@dataclass(frozen=True)
+class AuditMetrics:
+    """The part of summary.json that an audit gives."""
+
+    detection: Detection | None  # by the mask of Eq. 7; None where the truth is not known
+    audit: ListQuality | None  # None where the truth is not known
+    estimated: NoiseEstimate
+    classes: list[str]
+    shape: list[int]  # channels, height, width of a network input
+
+
+@dataclass(frozen=True)
 class AuditResult:
-    """A judgement on every training label of a scene, in the samples' order."""
+    """A model's judgement of every training label, in the samples' order."""
 
     federated: FederatedDataset
     suspects: Suspects
     untrusted: Tensor  # (N,) labels that the method itself would not train on: Eq. 7's mask is 0
-    features: Features  # of some samples
+    features: Features
 
-    def metrics(self) -> dict[str, Any]:
-        """What of it is in summary.json."""
-        federated, suspects = self.federated, self.suspects
-        return {
-            "detection": asdict(detection(self.untrusted, federated.wrong)) if federated.images.truth_known else None,
-            "audit": _audit(federated, suspects) if federated.images.truth_known else None,
-            "estimated": _estimates(federated, suspects),
-            "classes": list(federated.images.classes),
-            "shape": list(federated.images.shape),
-        }
+    def metrics(self) -> AuditMetrics:
+        """Return the figures for summary.json; those that need the truth are None where it is not known."""
+        federated, known = self.federated, self.federated.images.truth_known
+        return AuditMetrics(
+            detection=detection(self.untrusted, federated.wrong) if known else None,
+            audit=_list_quality(federated, self.suspects) if known else None,
+            estimated=_estimate_noise(federated, self.suspects),
+            classes=list(federated.images.classes),
+            shape=list(federated.images.shape),
+        )
 
-    def rows(self, client: str, rows: Tensor) -> Iterator[dict[str, Any]]:
-        """The lines of one client's list, most suspicious first."""
-        names, ids = self.federated.images.classes, self.federated.images.ids
-        order = rows[self.suspects.score[rows].argsort(descending=True, stable=True)]
-        labels, suspects = self.federated.labels, self.suspects
-        columns = (labels, suspects.suggested, suspects.score, suspects.flagged)
-        for row, given, better, score, flagged in zip(
-            order.tolist(), *(column[order].tolist() for column in columns), strict=True
-        ):
-            yield {
-                **({"sample": ids[row], "row": row, "client": client} if ids else {"sample": row}),
-                "given": names[given],
-                "suggested": names[better],
-                "score": f"{score:.6f}",
-                "flagged": "yes" if flagged else "no",
-            }
+    def client_rows(self, client: str, rows: Tensor) -> Iterator[SuspectRow]:
+        """Yield one client's list, most suspicious first.
+
+        Args:
+            client: the client's name.
+            rows: (n,) its samples.
+        """
+        images, suspects = self.federated.images, self.suspects
+        order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
+        columns = (self.federated.labels, suspects.suggested, suspects.score, suspects.flagged)
+        lines = zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True)
+        for row, given, suggested, score, flagged in lines:
+            name = images.ids[row] if images.ids else str(row)
+            yield SuspectRow(row, client, name, images.classes[given], images.classes[suggested], score, flagged)
 
 
 def audit_labels(
     federated: FederatedDataset, centroids: Tensor | None, logits: Tensor, features: Tensor
 ) -> AuditResult:
-    """The verdict of a global model with these logits (N, K) and features (N, d) of all training samples."""
+    """Judge all training labels by a model.
+
+    Args:
+        federated: the samples and their given labels.
+        centroids: (K, d) of the method; None where it has none: then its predictions say what it distrusts.
+        logits: (N, K) of all training samples.
+        features: (N, d) of all training samples.
+    """
     probabilities = logits.double().softmax(dim=1).nan_to_num(1 / logits.shape[1])  # overflow says nothing
     suspects = find_suspects(federated.labels, probabilities)
-    untrusted = (
-        logits.argmax(dim=1) != federated.labels
-        if centroids is None
-        else centroid_disagrees(federated.labels, features, centroids)
-    )
+    if centroids is None:
+        untrusted = logits.argmax(dim=1) != federated.labels
+    else:
+        untrusted = centroid_disagrees(federated.labels, features, centroids)
     held = torch.cat([rows for _, rows in federated.client_views]).sort().values
-    drawn = held[torch.randperm(len(held), generator=generator(federated.spec.seed, "picture"))[:_DRAWN]]
-    return AuditResult(federated, suspects, untrusted, Features(drawn, features[drawn].clone(), centroids))
+    shuffled = held[torch.randperm(len(held), generator=generator(federated.spec.seed, "picture"))]
+    kept = shuffled[:_KEPT_FEATURES]
+    return AuditResult(federated, suspects, untrusted, Features(kept, features[kept].clone(), centroids))
 
 
-def _audit(federated: FederatedDataset, suspects: Suspects) -> dict[str, float | None]:
-    """How good the list is, by the truth."""
+def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQuality:
     found = detection(suspects.flagged, federated.wrong)
-    return {
-        **asdict(found),
-        "f1": found.f1,
-        "average_precision": average_precision(suspects.score, federated.wrong),
-        "right_suggestions": suggestion_accuracy(suspects, federated.images.train_labels, federated.wrong),
-    }
+    return ListQuality(
+        precision=found.precision,
+        recall=found.recall,
+        f1=found.f1,
+        average_precision=average_precision(suspects.score, federated.wrong),
+        suggestion_accuracy=suggestion_accuracy(suspects, federated.images.train_labels, federated.wrong),
+    )
 
 
-def _estimates(federated: FederatedDataset, suspects: Suspects) -> dict[str, Any]:
-    """What the model makes of the noise, without any true label: in all, of each client, and from class to class."""
+def _estimate_noise(federated: FederatedDataset, suspects: Suspects) -> NoiseEstimate:
     counts = transition_counts(federated.labels, suspects.suggested, len(federated.images.classes))
-    clients = {name: round(noise_ratio(suspects.flagged[rows]), 6) for name, rows in federated.client_views}
-    matrix = [[round(share, 6) for share in row] for row in transition(counts).tolist()]
-    return {"ratio": noise_ratio(suspects.flagged), "clients": clients, "transition": matrix}
+    return NoiseEstimate(
+        ratio=noise_ratio(suspects.flagged),
+        clients={name: round(noise_ratio(suspects.flagged[rows]), 6) for name, rows in federated.client_views},
+        transition=[[round(share, 6) for share in row] for row in transition(counts).tolist()],
+    )

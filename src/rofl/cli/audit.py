@@ -1,6 +1,7 @@
 """The audit command: which labels look wrong, how sure that is, and labels to train with again."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +72,7 @@ def audit_command(
         changed = int((labels != result.federated.labels).sum())
         stderr.print(f"{changed} labels are changed in {labels_out}", markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        found = {**result.metrics(), "decisions": count(decided), "folder": str(place)}
+        found = {**asdict(result.metrics()), "decisions": count(decided), "folder": str(place)}
         stdout.print_json(json.dumps(found))
         return
     stdout.print(clients_table(result))

@@ -41,9 +41,7 @@ def show_demo(out: Path, workers: int | None, as_json: bool) -> None:
 def chart_of(runs: Sequence[Run], width: int) -> str:
     """Accuracy per round, one curve per run."""
     curves = {
-        run.summary["method"]: [
-            (entry["round"], entry["accuracy"]) for entry in run.history if entry["accuracy"] is not None
-        ]
+        run.summary.method: [(record.round, record.accuracy) for record in run.history if record.accuracy is not None]
         for run in runs
     }
     return chart(curves, width=width, height=14)
@@ -54,7 +52,7 @@ def suspect_cards(run: Run, count: int) -> list[str]:
     federated = load_federated(run.experiment.split)
     cards = []
     for row in RunDir(run.folder).read_suspects()[:count]:
-        sample = int(row["sample"])
+        sample = row.row
         picture = thumbnail(federated.images.train[sample])
-        cards.append(f"{picture}\n{row['given']} -> {row['suggested']}  client {row['client']}")
+        cards.append(f"{picture}\n{row.given} -> {row.suggested}  client {row.client}")
     return cards

@@ -1,15 +1,15 @@
 """Who is told of every round: the person at the terminal, and the trackers of --log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rofl import tracking
 from rofl.cli.app import stderr
 from rofl.cli.progress import ProgressListener
 from rofl.config.schema import Experiment
 from rofl.training.loop import Listener
+from rofl.training.records import RoundRecord
 
 
 def check_log(log: list[str] | None) -> None:
@@ -24,9 +24,9 @@ def followed(watch: ProgressListener, chosen: Experiment, folder: Path, log: lis
     watch.begin(chosen)
     with tracking.follow(log or [], folder, _warn) as tracked:
 
-        def listener(experiment: Experiment, entry: Mapping[str, Any]) -> None:
-            watch(experiment, entry)
-            tracked(experiment, entry)
+        def listener(experiment: Experiment, record: RoundRecord) -> None:
+            watch(experiment, record)
+            tracked(experiment, record)
 
         yield listener
 

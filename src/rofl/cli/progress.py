@@ -1,14 +1,13 @@
 """What a person sees while a run goes on: a live bar on a terminal, plain lines elsewhere. All on stderr."""
 
 import time
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rofl.config.schema import Experiment
+from rofl.training.records import RoundRecord
 
 
 class ProgressListener:
@@ -41,24 +40,24 @@ class ProgressListener:
 
     def begin(self, experiment: Experiment) -> None:
         """Say what comes, before the first round is done."""
-        self._title = f"{experiment.method['name']}, seed {experiment.seed}"
+        self._title = f"{experiment.method_name}, seed {experiment.seed}"
         self._accuracy, self._started, self._done = "", time.monotonic(), 0
         self._bar = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
         if not self.console.is_terminal:
             federation = f"{experiment.cohort} of {experiment.clients} clients a round, {experiment.rounds} rounds"
             self.console.print(f"{self._title}: {experiment.data.title}, {federation}", markup=False, highlight=False)
 
-    def __call__(self, experiment: Experiment, entry: Mapping[str, Any]) -> None:
+    def __call__(self, experiment: Experiment, record: RoundRecord) -> None:
         """Take in a finished round."""
-        for client, reason in entry["dropped"].items():
-            warning = f"warning: client {client} was left out of round {entry['round']}: {reason}"
+        for client, reason in record.dropped.items():
+            warning = f"warning: client {client} was left out of round {record.round}: {reason}"
             self.console.print(warning, style="yellow", markup=False)
         self._done += 1
-        if entry["accuracy"] is not None:
-            self._accuracy = f"{entry['accuracy']:.1f} %"
-        self._progress.update(self._bar, completed=entry["round"], accuracy=self._accuracy)
+        if record.accuracy is not None:
+            self._accuracy = f"{record.accuracy:.1f} %"
+        self._progress.update(self._bar, completed=record.round, accuracy=self._accuracy)
         if not self.console.is_terminal:
-            left = (time.monotonic() - self._started) / self._done * (experiment.rounds - entry["round"])
-            accuracy = f"accuracy {self._accuracy}, " if entry["accuracy"] is not None else ""
-            line = f"{self._title}: round {entry['round']}/{experiment.rounds}, {accuracy}about {left:.0f} s left"
+            left = (time.monotonic() - self._started) / self._done * (experiment.rounds - record.round)
+            accuracy = f"accuracy {self._accuracy}, " if record.accuracy is not None else ""
+            line = f"{self._title}: round {record.round}/{experiment.rounds}, {accuracy}about {left:.0f} s left"
             self.console.print(line, markup=False, highlight=False)

@@ -25,7 +25,7 @@ def run_all(
     """Run what is not there yet; go on with what is."""
     runs = []
     for chosen in plan:
-        place = RunDir(folder / f"{chosen.method['name']}-s{chosen.seed}")
+        place = RunDir(folder / f"{chosen.method_name}-s{chosen.seed}")
         if place.exists() and place.read_experiment() != chosen:
             raise UserError(f"{place.path} holds a run with other settings.", "another --out")
         with followed(watch, chosen, place.path, log) as listener:
@@ -44,6 +44,6 @@ def write_page(runs: list[Run], folder: Path, data_dir: Path | None) -> Path:
 def show(done: Run, as_json: bool) -> None:
     """The outcome of a run, on stdout."""
     if as_json:
-        stdout.print_json(json.dumps({**done.summary, "folder": str(done.folder)}))
+        stdout.print_json(json.dumps({**done.summary.model_dump(), "folder": str(done.folder)}))
     else:
         stdout.print(summary_table(done))

@@ -1,13 +1,13 @@
 """What an audit found, for the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from rofl.audit.result import AuditResult
+from rofl.audit.suspect_list import SuspectRow
 from rofl.cli.app import stderr
 from rofl.cli.own_data import decoding
 from rofl.cli.tables import share
@@ -56,14 +56,14 @@ def clients_table(result: AuditResult) -> Table:
 def describe(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
     """How good the list is: by the truth where it is known, and by what people decided."""
     lines, figures = [], result.metrics()
-    if figures["estimated"]["ratio"] > 0.5:
+    if figures.estimated.ratio > 0.5:
         lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
-    found: Mapping[str, Any] | None = figures["audit"]
+    found = figures.audit
     if found is not None:
         lines.append(
-            f"by the truth: precision {share(found['precision'])}, recall {share(found['recall'])}, "
-            f"average precision {share(found['average_precision'])}, right suggestions "
-            f"{share(found['right_suggestions'])}"
+            f"by the truth: precision {share(found.precision)}, recall {share(found.recall)}, "
+            f"average precision {share(found.average_precision)}, right suggestions "
+            f"{share(found.suggestion_accuracy)}"
         )
     if decided:
         counts = count(decided)
@@ -71,14 +71,14 @@ def describe(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
     return lines
 
 
-def suspects_table(suspects: Sequence[Mapping[str, Any]]) -> Table:
+def suspects_table(suspects: Sequence[SuspectRow]) -> Table:
     """The first suspects of all clients."""
     table = Table(title="most suspicious", title_justify="left")
     for name in ("client", "sample", "given", "suggested", "score"):
         table.add_column(name, justify="right" if name == "score" else "left")
     for each in suspects:
-        cells = (str(each[name]) for name in ("client", "sample", "given", "suggested"))
-        table.add_row(*map(Text, cells), f"{float(each['score']):.3f}")
+        cells = (each.client, each.sample, each.given, each.suggested)
+        table.add_row(*map(Text, cells), f"{each.score:.3f}")
     return table
 
 

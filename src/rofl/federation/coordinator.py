@@ -12,6 +12,7 @@ import tomli_w
 import torch
 
 from rofl.audit import transition
+from rofl.audit.result import AuditMetrics, NoiseEstimate
 from rofl.config.overrides import read_toml
 from rofl.config.schema import Experiment
 from rofl.data import atomic
@@ -32,6 +33,7 @@ from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
 from rofl.training.inputs import accuracy, load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run import Run, start_simulation
 from rofl.training.run_dir import RunDir
 
@@ -130,27 +132,23 @@ def _rounds(
             )
         server_state, history = train(folder, agreed, start, _Sites(federation, tester), listener)
         tell("All rounds are done; the sites judge their labels.")
-        counts = federation.finish(server_state, agreed.rounds, json.dumps([_for_sites(entry) for entry in history]))
+        counts = federation.finish(server_state, agreed.rounds, json.dumps([_for_sites(record) for record in history]))
     note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in counts)
-    summary = {
-        **training_summary(
-            agreed,
-            history,
-            server_state,
-            federated.noise_ratio if federated and federated.images.truth_known else None,
-            note,
-        ),
-        "detection": None,
-        "audit": None,
-        "estimated": _estimated(counts, sites),
-        "classes": list(federated.images.classes if federated else agreed.data.classes),
-        "shape": list(network.shape),
-        "sites": {
-            site.name: {"samples": site.samples, "flagged": int(counts[site.client][0].get("flagged", 0))}
-            for site in sites
-            if site.client in counts
-        },
+    achieved = federated.noise_ratio if federated and federated.images.truth_known else None
+    metrics = AuditMetrics(
+        detection=None,
+        audit=None,
+        estimated=_estimated(counts, sites),
+        classes=list(federated.images.classes if federated else agreed.data.classes),
+        shape=list(network.shape),
+    )
+    reports = {
+        site.name: SiteRecord(samples=site.samples, flagged=int(counts[site.client][0].get("flagged", 0)))
+        for site in sites
+        if site.client in counts
     }
+    summary = training_summary(agreed, history, server_state, achieved, note).with_audit(metrics)
+    summary = summary.model_copy(update={"sites": reports})
     folder.write_summary(summary)
     return Run(folder.path, agreed, summary, history)
 
@@ -163,7 +161,7 @@ class _Sites:
     tester: tuple[Simulation, FederatedDataset] | None
 
     @property
-    def kept(self) -> Mapping[int, int]:
+    def state_rounds(self) -> Mapping[int, int]:
         return self.federation.kept
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
@@ -222,12 +220,12 @@ def _network(agreed: Experiment) -> NetworkSpec:
     return NetworkSpec(model.name, shape, len(data.classes), model.width, derive(agreed.seed, "network"))
 
 
-def _for_sites(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of metrics.jsonl without who took part and who did not."""
-    return {**entry, "cohort": [], "dropped": {}}
+def _for_sites(record: RoundRecord) -> dict[str, Any]:
+    """A round's record without who took part and who did not."""
+    return record.model_copy(update={"cohort": [], "dropped": {}}).model_dump()
 
 
-def _estimated(counts: Mapping[int, Any], sites: list[SiteInfo]) -> dict[str, Any]:
+def _estimated(counts: Mapping[int, Any], sites: list[SiteInfo]) -> NoiseEstimate:
     """The noise as the sites see it: sums of counts."""
     flagged, samples = (
         sum(numbers.get(name, 0.0) for numbers, _ in counts.values()) for name in ("flagged", "samples")
@@ -238,8 +236,8 @@ def _estimated(counts: Mapping[int, Any], sites: list[SiteInfo]) -> dict[str, An
         for client, (numbers, _) in counts.items()
     }
     matrix = transition(torch.stack(tables).sum(dim=0)).tolist() if tables else []
-    return {
-        "ratio": flagged / samples if samples else 0.0,
-        "clients": clients,
-        "transition": [[round(share, 6) for share in row] for row in matrix],
-    }
+    return NoiseEstimate(
+        ratio=flagged / samples if samples else 0.0,
+        clients=clients,
+        transition=[[round(share, 6) for share in row] for row in matrix],
+    )

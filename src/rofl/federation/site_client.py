@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -19,6 +18,7 @@ from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs, train_job
 from rofl.simulation.worker_pool import WorkerPool
+from rofl.training.records import RoundRecord
 from rofl.training.run import summarize
 from rofl.training.run_dir import Checkpoint, RunDir
 
@@ -82,17 +82,18 @@ class SiteClient:
             federated, server_state.aux.get("centroids"), *self.simulation.predict(server_state, "train", len(labels))
         )
         if self.out is not None:
-            self._write(RunDir(self.out), server_state, json.loads(str(facts["history"])), result)
+            history = [RoundRecord.model_validate(each) for each in json.loads(str(facts["history"]))]
+            self._write(RunDir(self.out), server_state, history, result)
         suspects = result.suspects
         table = transition_counts(labels, suspects.suggested, len(federated.images.classes))
         return {"samples": float(len(labels)), "flagged": float(suspects.flagged.sum())}, {"transition": table}
 
     def _write(
-        self, folder: RunDir, server_state: ServerState, history: list[dict[str, Any]], result: AuditResult
+        self, folder: RunDir, server_state: ServerState, history: list[RoundRecord], result: AuditResult
     ) -> None:
         """A run folder like any other; rofl audit and rofl report take it."""
         folder.write_experiment(self.experiment)
-        folder.keep_history(history)
+        folder.write_history(history)
         folder.write_checkpoint(Checkpoint(self.experiment.rounds, server_state, {}))
         folder.write_audit(result)
         folder.write_left_out(self.federated.images.left_out)

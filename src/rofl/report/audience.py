@@ -1,18 +1,16 @@
 """Who reads the page, and what about samples it may therefore hold: all of that comes through here."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from rofl.audit.result import Features
+from rofl.audit.suspect_list import SuspectRow
 from rofl.data.user.names import natural, safe_names
 from rofl.errors import unknown
-from rofl.report.finished_runs import FinishedRun, is_flagged, sites
-
-Line = Mapping[str, Any]  # of a suspects file: row, client, sample, given, suggested, score, flagged
+from rofl.report.finished_runs import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -50,13 +48,13 @@ class VisibleAudit:
     """What a run found out about samples, as far as an audience may see it."""
 
     clients: Sequence[Client]
-    lines: Sequence[Line]  # of all samples, most suspicious first
+    rows: Sequence[SuspectRow]  # of all samples, most suspicious first
     features: Features | None
 
     @property
-    def suspects(self) -> list[Line]:
+    def suspects(self) -> list[SuspectRow]:
         """The samples whose labels were flagged."""
-        return [line for line in self.lines if is_flagged(line)]
+        return [row for row in self.rows if row.flagged]
 
 
 def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
@@ -69,30 +67,30 @@ def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
     if audience.site is None:
         return VisibleAudit(clients, lines, features)
     site = _known(audience.site, [client.name for client in clients])
-    own = [line for line in lines if str(line["client"]) == site]
+    own = [row for row in lines if row.client == site]
     return VisibleAudit([client for client in clients if client.name == site], own, _only(features, own))
 
 
-def _clients(run: FinishedRun, lines: Sequence[Line]) -> list[Client]:
-    counts = sites(run.summary)
-    if counts:  # lists and samples are with the sites
+def _clients(run: FinishedRun, lines: Sequence[SuspectRow]) -> list[Client]:
+    if run.summary.sites:  # lists and samples are with the sites
         return [
-            Client(name, samples, flagged, flagged / max(samples, 1)) for name, (samples, flagged) in counts.items()
+            Client(name, site.samples, site.flagged, site.flagged / max(site.samples, 1))
+            for name, site in run.summary.sites.items()
         ]
-    samples = Counter(str(line["client"]) for line in lines)
-    flagged = Counter(str(line["client"]) for line in lines if is_flagged(line))
-    noise = (run.summary.get("estimated") or {}).get("clients", {})  # absent from old runs
+    samples = Counter(row.client for row in lines)
+    flagged = Counter(row.client for row in lines if row.flagged)
+    noise = run.summary.estimated.clients if run.summary.estimated else {}  # absent from old runs
     return [
         Client(name, samples[name], flagged[name], noise.get(name, flagged[name] / samples[name]))
         for name in sorted(samples, key=natural)
     ]
 
 
-def _names(run: FinishedRun, lines: Sequence[Line]) -> list[str]:
+def _names(run: FinishedRun, lines: Sequence[SuspectRow]) -> list[str]:
     """The clients in the run's own order, so that their pages are called as their lists of suspects are."""
-    there = {str(line["client"]) for line in lines}
-    told = [name for name in (run.summary.get("estimated") or {}).get("clients", {}) if name in there]
-    return told + sorted(there.difference(told), key=natural)
+    there = {row.client for row in lines}
+    ordered = [name for name in (run.summary.estimated.clients if run.summary.estimated else {}) if name in there]
+    return ordered + sorted(there.difference(ordered), key=natural)
 
 
 def _known(site: str, names: Sequence[str]) -> str:
@@ -101,9 +99,9 @@ def _known(site: str, names: Sequence[str]) -> str:
     return site
 
 
-def _only(features: Features | None, lines: Sequence[Line]) -> Features | None:
+def _only(features: Features | None, lines: Sequence[SuspectRow]) -> Features | None:
     """The features of these samples; the centroids are everybody's."""
     if features is None:
         return None
-    own = torch.isin(features.rows, torch.tensor([int(line["row"]) for line in lines]))  # (m,)
+    own = torch.isin(features.rows, torch.tensor([row.row for row in lines], dtype=torch.long))  # (m,)
     return Features(features.rows[own], features.features[own], features.centroids)

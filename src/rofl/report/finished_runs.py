@@ -7,6 +7,7 @@ from typing import Any
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
+from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 
 # settings that do not change what is trained
@@ -19,31 +20,21 @@ class FinishedRun:
 
     folder: RunDir
     experiment: Experiment
-    summary: dict[str, Any]
+    summary: RunSummary
     curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of the rounds that were evaluated
     flagged: int
     samples: int
 
     @property
-    def has_centroids(self) -> bool:
-        """Whether anything but weights travelled."""
-        return bool(self.summary.get("bytes_centroids"))
-
-    @property
     def classes(self) -> list[str]:
         """The names of the classes; none in the summaries of old runs."""
-        return [str(name) for name in self.summary.get("classes") or []]
+        return self.summary.classes
 
     @property
     def truth_known(self) -> bool:
         """Where no noise was put on, given and true labels are the same by construction, and say nothing."""
         noise = self.experiment.noise
-        return self.summary.get("detection") is not None and (noise.expected_ratio > 0 or noise.per_client)
-
-    def detection(self, name: str, part: str = "detection") -> float | None:
-        """Precision or recall; None where the truth is not known or there was nothing to count."""
-        value: float | None = (self.summary.get(part) or {}).get(name)
-        return value
+        return self.summary.detection is not None and (noise.expected_ratio > 0 or noise.per_client)
 
 
 @dataclass(frozen=True)
@@ -59,16 +50,14 @@ def read(path: Path) -> FinishedRun:
     folder = RunDir(path)
     experiment, summary = folder.read_experiment(), folder.read_summary()
     history = folder.read_history()
-    curve = [(entry["round"], entry["accuracy"]) for entry in history if entry["accuracy"] is not None]
-    suspects = folder.read_suspects()
-    counts = sites(summary).values() or [(len(suspects), sum(map(is_flagged, suspects)))]
-    samples, flagged = (sum(each) for each in zip(*counts, strict=True))
+    curve = [(record.round, record.accuracy) for record in history if record.accuracy is not None]
+    if summary.sites:  # the lists are with the sites
+        samples = sum(site.samples for site in summary.sites.values())
+        flagged = sum(site.flagged for site in summary.sites.values())
+    else:
+        suspects = folder.read_suspects()
+        samples, flagged = len(suspects), sum(row.flagged for row in suspects)
     return FinishedRun(folder, experiment, summary, curve, flagged, samples)
-
-
-def sites(summary: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Samples and flagged ones of each site, as a coordinator knows them; empty for a run on one machine."""
-    return {name: (each["samples"], each["flagged"]) for name, each in summary.get("sites", {}).items()}
 
 
 def read_all(paths: Sequence[Path]) -> list[FinishedRun]:
@@ -89,20 +78,13 @@ def grouped(runs: Iterable[FinishedRun]) -> list[Group]:
         sets.setdefault(tuple(settings), []).append(run)
     members = [tuple(sorted(runs, key=lambda run: run.experiment.seed)) for runs in sets.values()]
     groups = [Group(_label(own[0], [other[0] for other in members]), own) for own in members]
-    return sorted(groups, key=lambda group: not group.runs[0].has_centroids)  # stable
-
-
-def is_flagged(suspect: Mapping[str, Any]) -> bool:
-    """Whether this line of a suspects file says that the label is probably wrong."""
-    return str(suspect["flagged"]) == "yes"
+    return sorted(groups, key=lambda group: not group.runs[0].summary.has_centroids)  # stable
 
 
 def _label(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
     """The method, and what sets this run apart from others of the same method."""
     own = dict(_flat(run.experiment.model_dump()))
-    peers = [
-        dict(_flat(o.experiment.model_dump())) for o in others if o.experiment.method["name"] == own["method.name"]
-    ]
+    peers = [dict(_flat(o.experiment.model_dump())) for o in others if o.experiment.method_name == own["method.name"]]
     apart = [f"{key} {value}" for key, value in own.items() if any(peer.get(key) != value for peer in peers)]
     return ", ".join([str(own["method.name"]), *apart])
 

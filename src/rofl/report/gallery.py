@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from rofl.audit.suspect_list import SuspectRow
 from rofl.data.federated import FederatedDataset
 from rofl.data.user.names import natural
-from rofl.report.audience import Line
 from rofl.report.document import Section, fill, read
 from rofl.report.formatting import count
 from rofl.report.thumbnails import thumbnails
@@ -21,7 +21,7 @@ _SCRIPTS = ("decisions.js", "cards.js", "gallery.js")
 class GalleryData:
     """Suspects to go through."""
 
-    suspects: Sequence[Line]  # flagged, most suspicious first
+    suspects: Sequence[SuspectRow]  # flagged, most suspicious first
     classes: Sequence[str]  # that a label may be
     name: str  # safe in a file's name
     key: str  # under which the browser keeps decisions
@@ -30,7 +30,7 @@ class GalleryData:
     truth_known: bool = False  # whether the scene knows which labels are wrong
 
     @property
-    def shown(self) -> Sequence[Line]:
+    def shown(self) -> Sequence[SuspectRow]:
         """Those that the page holds."""
         return self.suspects[:LIMIT]
 
@@ -70,21 +70,21 @@ def _sentences(pile: GalleryData) -> Iterable[str]:
 def _data(pile: GalleryData) -> dict[str, Any]:
     """Columns of equal length, with clients and classes by number."""
     lines, federated = pile.shown, pile.federated
-    given, suggested = ([str(line[name]) for line in lines] for name in ("given", "suggested"))
-    clients = [str(line["client"]) for line in lines]
+    given, suggested = [row.given for row in lines], [row.suggested for row in lines]
+    clients = [row.client for row in lines]
     owners = _numbered(sorted(set(clients), key=natural))
     classes = _numbered([*pile.classes, *given, *suggested])
-    rows = [int(line["row"]) for line in lines]
+    rows = [row.row for row in lines]
     data: dict[str, Any] = {
         "key": pile.key,
         "file": f"decisions-{pile.name}.csv",
         "clients": list(owners),
         "classes": list(classes),
         "client": [owners[name] for name in clients],
-        "sample": [str(line["sample"]) for line in lines],
+        "sample": [row.sample for row in lines],
         "given": [classes[name] for name in given],
         "suggested": [classes[name] for name in suggested],
-        "score": [round(float(line["score"]), 4) for line in lines],
+        "score": [round(row.score, 4) for row in lines],
     }
     if federated is not None and pile.truth_known:
         data["wrong"] = federated.wrong[rows].int().tolist()

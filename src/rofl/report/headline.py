@@ -7,8 +7,8 @@ from statistics import fmean
 from rofl.config.schema import Experiment
 from rofl.report import formatting
 from rofl.report.finished_runs import FinishedRun, Group
+from rofl.training.records import LAST_ROUNDS
 
-_LAST = 10  # rounds behind `test_accuracy` of summary.json
 _AUDITED = {
     "Suspect precision": "of the suspects are really wrong",
     "Suspect recall": "of the wrong labels are suspects",
@@ -54,7 +54,7 @@ def accuracies(groups: Sequence[Group]) -> str:
         notes = [_rounds_behind(group) if group is groups[0] else _difference(own, reference, groups[0].label)]
         if len(group.runs) > 1:
             notes.append(f"mean and standard deviation of {len(group.runs)} seeds")
-        number = formatting.with_spread([run.summary["test_accuracy"] for run in group.runs], formatting.per_cent)
+        number = formatting.with_spread([run.summary.test_accuracy for run in group.runs], formatting.per_cent)
         mean, sign, spread = number.partition("±")
         number = mean + (f"<small>{sign}{spread}</small>" if sign else "")
         cards.append(
@@ -103,23 +103,23 @@ def _cells(group: Group) -> dict[str, str]:
     runs = group.runs
     known = [run.summary for run in runs]
     cells = {
-        "Test accuracy": formatting.with_spread([one["test_accuracy"] for one in known], formatting.per_cent),
-        "Best round": formatting.with_spread([one["best_accuracy"] for one in known], formatting.per_cent),
-        "Detection precision": formatting.with_spread([run.detection("precision") for run in runs], formatting.share),
-        "Detection recall": formatting.with_spread([run.detection("recall") for run in runs], formatting.share),
+        "Test accuracy": formatting.with_spread([one.test_accuracy for one in known], formatting.per_cent),
+        "Best round": formatting.with_spread([one.best_accuracy for one in known], formatting.per_cent),
+        "Detection precision": formatting.with_spread([one.precision for one in known], formatting.share),
+        "Detection recall": formatting.with_spread([one.recall for one in known], formatting.share),
         "Suspects": formatting.with_spread([run.flagged for run in runs], formatting.count),
     }
-    if all("audit" in one for one in known):
-        keys = ("precision", "recall", "right_suggestions")
+    if all(one.format >= 2 or one.audit is not None for one in known):
+        keys = ("precision", "recall", "suggestion_accuracy")
         cells |= {
-            name: formatting.with_spread([run.detection(key, "audit") for run in runs], formatting.share)
+            name: formatting.with_spread([getattr(one.audit, key, None) for one in known], formatting.share)
             for name, key in zip(_AUDITED, keys, strict=True)
         }
     return cells | {
-        "Time": formatting.with_spread([one["seconds"] for one in known], formatting.duration),
-        "Sent up": formatting.average([one["bytes_up"] for one in known], formatting.size),
-        "Sent down": formatting.average([one["bytes_down"] for one in known], formatting.size),
-        "Centroids' share": formatting.average([one.get("centroid_share") for one in known], formatting.share),
+        "Time": formatting.with_spread([one.seconds for one in known], formatting.duration),
+        "Sent up": formatting.average([one.bytes_up for one in known], formatting.size),
+        "Sent down": formatting.average([one.bytes_down for one in known], formatting.size),
+        "Centroids' share": formatting.average([one.centroid_share for one in known], formatting.share),
     }
 
 
@@ -131,12 +131,13 @@ def _judged(group: Group, cells: Mapping[str, str]) -> dict[str, str]:
 
 
 def _accuracy(group: Group) -> float | None:
-    values = [run.summary["test_accuracy"] for run in group.runs]
-    return None if None in values else fmean(values)
+    values = [run.summary.test_accuracy for run in group.runs]
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
 
 
 def _rounds_behind(group: Group) -> str:
-    rounds = min(_LAST, *(len(run.curve) for run in group.runs))
+    rounds = min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
     return "test accuracy" + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
 
 

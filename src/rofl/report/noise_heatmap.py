@@ -21,7 +21,7 @@ Matrix = list[list[float]]  # [class by the model][given label], rows add up to 
 
 def transition(run: FinishedRun) -> Section:
     """The map, and the most frequent mistakes in words; nothing for runs that did not estimate them."""
-    matrix: Matrix | None = (run.summary.get("estimated") or {}).get("transition")
+    matrix = run.summary.estimated.transition if run.summary.estimated else None
     if not matrix:
         return Section()
     names = run.classes if len(run.classes) == len(matrix) else [str(number) for number in range(len(matrix))]

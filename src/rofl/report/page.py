@@ -83,7 +83,7 @@ def _pile(run: FinishedRun, found: VisibleAudit, audience: Audience, data_dir: P
     suspects = found.suspects
     federated, trouble = _scene(run, data_dir) if suspects else (None, "")
     name = run.folder.path.resolve().name if audience.site is None else audience.site
-    key = f"rofl decisions {run.summary['digest']} {audience.site or ''}"
+    key = f"rofl decisions {run.summary.digest} {audience.site or ''}"
     return GalleryData(suspects, run.classes, safe_names([name])[0], key, federated, trouble, run.truth_known)
 
 

@@ -22,15 +22,15 @@ def made_with() -> str:
 def _block(run: FinishedRun) -> str:
     summary, path = run.summary, run.folder.path.resolve()
     finished = datetime.fromtimestamp((path / "summary.json").stat().st_mtime)
-    entries = {
+    entries: dict[str, object] = {
         "Finished": f"{finished:%Y-%m-%d %H:%M}",
-        "Method": run.experiment.method["name"],
+        "Method": run.experiment.method_name,
         "Seed": run.experiment.seed,
-        **summary.get("versions", {}),
-        "Digest": summary["digest"],
+        **summary.versions,
+        "Digest": summary.digest,
     }
-    if summary.get("dropped"):
-        entries["Clients dropped"] = summary["dropped"]
+    if summary.dropped:
+        entries["Clients dropped"] = summary.dropped
     listed = "".join(f"<div><dt>{name}</dt><dd>{escape(str(value))}</dd></div>" for name, value in entries.items())
     settings = escape((path / "config.toml").read_text())
     return (

@@ -1,15 +1,15 @@
 """Features of samples and centroids in two dimensions, by t-SNE."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from rofl.audit.result import Features
+from rofl.audit.suspect_list import SuspectRow
 from rofl.report import charts
-from rofl.report.audience import Line, VisibleAudit
+from rofl.report.audience import VisibleAudit
 from rofl.report.document import Section, fill
-from rofl.report.finished_runs import is_flagged
 from rofl.report.formatting import count
 
 CHART_ID = "features"
@@ -29,14 +29,14 @@ def embedding(found: VisibleAudit, classes: Sequence[str]) -> Section:
     features = found.features
     if features is None or len(features.rows) < _FEWEST:
         return Section()
-    about = {int(line["row"]): line for line in found.lines}
+    about = {row.row: row for row in found.rows}
     lines = [about.get(row) for row in features.rows.tolist()]
     known = [place for place, line in enumerate(lines) if line is not None]
     samples, centroids = flat(Features(features.rows[known], features.features[known], features.centroids))
     if len(samples) < _FEWEST:
         return Section()
     told = [line for line in lines if line is not None]
-    classes = list(classes) or sorted({line["given"] for line in told})
+    classes = list(classes) or sorted({line.given for line in told})
     traces = [*_samples(samples, told, classes), *_centroids(centroids, classes)]
     named = 0 < len(centroids) <= _COLOURED  # then the stars are the legend
     marks = "Colour is the given label; a cross is a suspect." if len(classes) <= _COLOURED else "Crosses are suspects."
@@ -59,21 +59,23 @@ def flat(features: Features) -> tuple[np.ndarray, np.ndarray]:
     return plane[: len(rows[0])], plane[len(rows[0]) :]
 
 
-def _samples(plane: np.ndarray, lines: Sequence[Line], classes: Sequence[str]) -> list[dict[str, Any]]:
+def _samples(plane: np.ndarray, lines: Sequence[SuspectRow], classes: Sequence[str]) -> list[dict[str, Any]]:
     """A trace for each given label, or, where there are too many, one for the suspects and one for the rest."""
     if len(classes) <= _COLOURED:
         colours = dict(zip(classes, _PALETTE, strict=False))
-        groups = {name: [place for place, line in enumerate(lines) if line["given"] == name] for name in classes}
+        groups = {name: [place for place, line in enumerate(lines) if line.given == name] for name in classes}
         return [_trace(plane, lines, places, name, colours[name]) for name, places in groups.items() if places]
-    suspects = [place for place, line in enumerate(lines) if is_flagged(line)]
-    others = [place for place, line in enumerate(lines) if not is_flagged(line)]
+    suspects = [place for place, line in enumerate(lines) if line.flagged]
+    others = [place for place, line in enumerate(lines) if not line.flagged]
     pairs = ((others, "label not flagged", _GREY), (suspects, "suspects", _PALETTE[0]))
     return [_trace(plane, lines, places, name, colour) for places, name, colour in pairs if places]
 
 
-def _trace(plane: np.ndarray, lines: Sequence[Line], places: Sequence[int], name: str, colour: str) -> dict[str, Any]:
-    places = sorted(places, key=lambda place: is_flagged(lines[place]))  # suspects on top; the legend shows the first
-    flagged = [is_flagged(lines[place]) for place in places]
+def _trace(
+    plane: np.ndarray, lines: Sequence[SuspectRow], places: Sequence[int], name: str, colour: str
+) -> dict[str, Any]:
+    places = sorted(places, key=lambda place: lines[place].flagged)  # suspects on top; the legend shows the first
+    flagged = [lines[place].flagged for place in places]
     return {
         **_points(plane[places]),
         "mode": "markers",
@@ -89,10 +91,10 @@ def _trace(plane: np.ndarray, lines: Sequence[Line], places: Sequence[int], name
     }
 
 
-def _about(line: Mapping[str, Any]) -> str:
-    given, suggested = charts.label(line["given"], 40), charts.label(line["suggested"], 40)
+def _about(line: SuspectRow) -> str:
+    given, suggested = charts.label(line.given, 40), charts.label(line.suggested, 40)
     looks = f", looks like {suggested}" if suggested != given else ""
-    client, sample = charts.label(str(line["client"]), 40), charts.label(str(line["sample"]), 60)
+    client, sample = charts.label(line.client, 40), charts.label(line.sample, 60)
     return f"labelled {given}{looks}<br>sample {sample}<br>client {client}"
 
 

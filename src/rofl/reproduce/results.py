@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import Any
 
 from rofl.reproduce.client_divergence import read_divergence
 from rofl.reproduce.paper_table import Measure, PaperTable, Scale, TableCell
@@ -70,7 +69,7 @@ class TableResult:
     def seconds(self) -> float:
         """Training time of all cells, each counted once."""
         folders = {folder for entry in self.entries for folder in entry.folders}
-        return sum(float(RunDir(folder).read_summary()["seconds"]) for folder in folders)
+        return sum(RunDir(folder).read_summary().seconds for folder in folders)
 
 
 def collect(
@@ -96,16 +95,18 @@ def collect(
 
 def _seconds(place: RunDir) -> float:
     """The median round; the first one does not count, since worker processes start in it."""
-    seconds = [entry["seconds"] for entry in place.read_history()]
+    seconds = [record.seconds for record in place.read_history()]
     return float(median(seconds[1:] or seconds))
 
 
 def _value(place: RunDir, measure: Measure) -> float | None:
-    summary: dict[str, Any] = place.read_summary()
+    summary = place.read_summary()
     if measure == "accuracy":
-        return float(summary["test_accuracy"])
+        return summary.test_accuracy
     if measure == "seconds":
         return _seconds(place)
-    if measure in ("precision", "recall"):
-        return None if summary["detection"] is None else summary["detection"][measure]
+    if measure == "precision":
+        return summary.precision
+    if measure == "recall":
+        return summary.recall
     return read_divergence(place)[measure]

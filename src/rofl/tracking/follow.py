@@ -2,16 +2,16 @@
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rofl.config.schema import Experiment
 from rofl.errors import Interrupted, UserError, unknown
 from rofl.tracking.tracker import Stop, TrackedRun, Tracker, short_text
 from rofl.training.loop import Listener
+from rofl.training.records import RoundRecord
 from rofl.training.run_dir import RunDir
 
 # Where each stands; imported when asked for, since its package is an extra and takes seconds.
@@ -36,9 +36,9 @@ def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn)
     """
     followers = [_Follower(name, kind, RunDir(Path(folder)), warn) for name, kind in _find(names).items()]
 
-    def listener(experiment: Experiment, entry: Mapping[str, Any]) -> None:
+    def listener(experiment: Experiment, record: RoundRecord) -> None:
         for follower in followers:
-            follower.take(entry)
+            follower.take(record)
 
     try:
         yield listener
@@ -59,10 +59,10 @@ class _Follower:
         self._held: TrackedRun | None = None  # until it has begun
         self._lost = self._warned = False
 
-    def take(self, entry: Mapping[str, Any]) -> None:
+    def take(self, record: RoundRecord) -> None:
         """A round that has just been written to metrics.jsonl."""
         if not self._lost:
-            self._try(self._catch_up if self._held is None else partial(self._hand_over, entry))
+            self._try(self._catch_up if self._held is None else partial(self._hand_over, record))
 
     def stop(self, how: Stop) -> None:
         """The run was stopped; where it never came to a round, there is nothing to say."""
@@ -82,15 +82,15 @@ class _Follower:
     def _catch_up(self) -> TrackedRun:
         """Begin, and hand over all rounds that it has not; a round that was repeated is the same to the bit."""
         self._held = self._tracker.begin(self._folder.read_experiment())
-        for entry in self._folder.read_history():
-            self._hand_over(entry)
+        for record in self._folder.read_history():
+            self._hand_over(record)
         return self._held
 
-    def _hand_over(self, entry: Mapping[str, Any]) -> None:
+    def _hand_over(self, record: RoundRecord) -> None:
         assert self._held is not None
-        if entry["round"] > self._held.round:
-            self._tracker.add_round(entry)
-            self._held = TrackedRun(entry["round"])
+        if record.round > self._held.round:
+            self._tracker.add_round(record)
+            self._held = TrackedRun(record.round)
 
     def _try(self, action: Callable[[], object]) -> None:
         try:

@@ -2,9 +2,9 @@
 
 import tomllib
 from collections.abc import Mapping
-from typing import Any
 
 from rofl.config.schema import Experiment
+from rofl.training.records import RoundRecord, RunSummary
 
 ALWAYS = "seconds/round"  # every round has it, so it tells which rounds a tracker holds
 _IDENTITY = ("name", "method", "dataset", "noise", "rounds", "seed", "versions", "digest")
@@ -22,33 +22,37 @@ _SINGLE = (
 _GROUPS = ("detection", "audit", "estimated")  # of these only the numbers: `estimated` has a list of clients too
 
 
-def of_round(entry: Mapping[str, Any]) -> dict[str, float]:
-    """A line of metrics.jsonl as flat figures."""
-    traffic = entry["traffic"]
-    figures = {
-        ALWAYS: entry["seconds"],
-        "traffic/up": traffic["up_model"] + traffic["up_extra"],
-        "traffic/down": traffic["down_model"] + traffic["down_extra"],
-        "clients/dropped": len(entry["dropped"]),
+def of_round(record: RoundRecord) -> dict[str, float]:
+    """Return a round as flat figures."""
+    figures: dict[str, float] = {
+        ALWAYS: record.seconds,
+        "traffic/up": record.traffic.up,
+        "traffic/down": record.traffic.down,
+        "clients/dropped": len(record.dropped),
     }
-    figures |= {f"training/{name}": value for name, value in entry["metrics"].items()}
-    return figures if entry["accuracy"] is None else {"accuracy/test": entry["accuracy"], **figures}
+    figures |= {f"training/{name}": value for name, value in record.metrics.items()}
+    return figures if record.accuracy is None else {"accuracy/test": record.accuracy, **figures}
 
 
-def of_summary(summary: Mapping[str, Any]) -> dict[str, float]:
-    """The outcome as flat figures; what is not known is absent."""
-    figures = {f"summary/{name}": value for name, value in _numbers(summary).items() if name in _SINGLE}
+def of_summary(summary: RunSummary) -> dict[str, float]:
+    """Return the outcome as flat figures; what is not known is absent."""
+    content = summary.model_dump()
+    figures = {f"summary/{name}": value for name, value in _numbers(content).items() if name in _SINGLE}
     figures |= {
-        f"summary/{group}_{name}": value for group in _GROUPS for name, value in _numbers(summary.get(group)).items()
+        f"summary/{group}_{name}": value for group in _GROUPS for name, value in _numbers(content.get(group)).items()
     }
-    achieved = summary["noise"]["achieved"]
+    achieved = summary.noise.achieved
     return figures if achieved is None else {**figures, "summary/noise_ratio": achieved}
 
 
-def for_others(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary without what may name a sample or a client; a list of what may pass, so that news stays at home."""
-    shared = {name: summary[name] for name in (*_IDENTITY, *_SINGLE) if name in summary}
-    return shared | {group: _numbers(summary[group]) for group in _GROUPS if summary.get(group)}
+def for_others(summary: RunSummary) -> dict[str, object]:
+    """Return the summary without what may name a sample or a client.
+
+    It is a list of what may pass, so that a new field stays at home until somebody thinks about it.
+    """
+    content = summary.model_dump()
+    shared = {name: content[name] for name in (*_IDENTITY, *_SINGLE) if name in content}
+    return shared | {group: _numbers(content[group]) for group in _GROUPS if content.get(group)}
 
 
 def settings(experiment: Experiment) -> dict[str, bool | float | str]:
@@ -70,8 +74,8 @@ def title(experiment: Experiment) -> str:
     >>> title(Experiment())
     'custom-rofl-0'
     """
-    return f"{experiment.name}-{experiment.method['name']}-{experiment.seed}"
+    return f"{experiment.name}-{experiment.method_name}-{experiment.seed}"
 
 
-def _numbers(group: Mapping[str, Any] | None) -> dict[str, float]:
+def _numbers(group: Mapping[str, object] | None) -> dict[str, float]:
     return {name: value for name, value in (group or {}).items() if isinstance(value, int | float)}

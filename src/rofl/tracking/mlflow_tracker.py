@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # asked once, at the import: before it
 
@@ -21,6 +20,7 @@ from rofl.data import atomic
 from rofl.errors import UserError
 from rofl.tracking import logged_values
 from rofl.tracking.tracker import Stop, TrackedRun, short_text
+from rofl.training.records import RoundRecord, RunSummary
 
 _OWN_PROCESS = {  # where the process is rofl's: a server that is gone must not hold up training for minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -67,12 +67,12 @@ class MlflowTracker:
         self._client.update_run(self._id, status="RUNNING")
         return TrackedRun(self._step)
 
-    def add_round(self, entry: Mapping[str, Any]) -> None:
+    def add_round(self, record: RoundRecord) -> None:
         """The figures of a round."""
-        self._step = entry["round"]
-        self._log(logged_values.of_round(entry))
+        self._step = record.round
+        self._log(logged_values.of_round(record))
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: RunSummary) -> None:
         """The figures of the outcome, and two files; the page is none of them, since it holds pictures."""
         self._log(logged_values.of_summary(summary))
         self._client.set_terminated(self._id, "FINISHED")  # before the files: their store may be out of reach

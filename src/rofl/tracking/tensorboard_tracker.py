@@ -16,6 +16,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from rofl.config.schema import Experiment
 from rofl.tracking import logged_values
 from rofl.tracking.tracker import Stop, TrackedRun
+from rofl.training.records import RoundRecord, RunSummary
 
 
 class TensorBoardTracker:
@@ -44,12 +45,12 @@ class TensorBoardTracker:
         self._step = held.round
         return held
 
-    def add_round(self, entry: Mapping[str, Any]) -> None:
+    def add_round(self, record: RoundRecord) -> None:
         """The figures of a round."""
-        self._step = entry["round"]
-        self._write_figures(logged_values.of_round(entry))
+        self._step = record.round
+        self._write_figures(logged_values.of_round(record))
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: RunSummary) -> None:
         """The figures of the outcome."""
         self._write_figures(logged_values.of_summary(summary))
 

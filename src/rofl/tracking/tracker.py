@@ -2,12 +2,12 @@
 
 import re
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from rofl.config.schema import Experiment
+from rofl.training.records import RoundRecord, RunSummary
 
 Stop = Literal["KILLED", "FAILED"]  # by the user, or by an error; MLflow's words
 
@@ -34,11 +34,11 @@ class Tracker(Protocol):
         """Open it; the run folder is there."""
         ...
 
-    def add_round(self, entry: Mapping[str, Any]) -> None:
+    def add_round(self, record: RoundRecord) -> None:
         """Take a line of metrics.jsonl."""
         ...
 
-    def finish(self, summary: Mapping[str, Any]) -> None:
+    def finish(self, summary: RunSummary) -> None:
         """Take the outcome; the run is done."""
         ...
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from rofl.data.label_csv import Decision
 from rofl.data.specs import DataSpec
 from rofl.errors import UserError
 from rofl.training.inputs import load_inputs, network_spec
+from rofl.training.records import RunSummary
 from rofl.training.run import start_simulation
 from rofl.training.run_dir import Checkpoint, RunDir
 
@@ -33,7 +33,7 @@ def audit_run(path: Path, *, workers: int | None = None, data_dir: Path | None =
             *simulation.predict(last.server_state, "train", len(federated.labels)),
         )
     folder.write_audit(result)
-    folder.write_summary({**summary, **result.metrics()})
+    folder.write_summary(summary.with_audit(result.metrics()))
     return result
 
 
@@ -50,13 +50,13 @@ def audit_data(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
     experiment, summary, last = _finished(RunDir(model))
-    if "classes" not in summary:
+    if not summary.classes:
         raise UserError(f"{model} was audited by an older version.", f"rofl audit {model}, then this again")
-    channels, side, _ = summary["shape"]
+    channels, side, _ = summary.shape
     if side == 1:
         raise UserError(f"The model of {model} is for a table, whose features depend on the samples it learnt from.")
     source = user.UserSource(str(data.absolute()), side=side, channels=channels)
-    images = user.load_for_audit(source, summary["classes"], progress)
+    images = user.load_for_audit(source, summary.classes, progress)
     if not experiment.data.path:
         images = replace(images, transform=load_named(experiment.data.name, data_dir).transform)
     owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
@@ -130,7 +130,7 @@ def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
     return load_federated(before, data_dir).labels
 
 
-def _finished(folder: RunDir) -> tuple[Experiment, dict[str, Any], Checkpoint]:
+def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, Checkpoint]:
     experiment, summary, last = folder.read_experiment(), folder.read_summary(), folder.read_checkpoint()
     if last is None:
         raise UserError(f"{folder.path} has no checkpoint, so that its model is lost.", "run it again")

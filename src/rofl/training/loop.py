@@ -1,9 +1,8 @@
-"""The course of a run, wherever its clients are: rounds go on, and every one is on disk."""
+"""The training loop, wherever the clients are: rounds go on, and every one of them is on disk."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -14,38 +13,46 @@ from rofl.methods.base import ServerState
 from rofl.simulation.client import NetworkSpec
 from rofl.simulation.executor import flatten_state
 from rofl.simulation.rounds import RoundResult
-from rofl.training.privacy_budget import epsilon, spent
+from rofl.training.privacy_budget import epsilon, privacy_spent
+from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord, RunSummary, Traffic
 from rofl.training.run_dir import Checkpoint, RunDir
 
-_LAST = 10  # rounds whose mean accuracy is reported, as in the paper's tables
-
-Listener = Callable[[Experiment, Mapping[str, Any]], None]  # called with each line of metrics.jsonl
+Listener = Callable[[Experiment, RoundRecord], None]  # called with each round, once it is on disk
 
 
 class Engine(Protocol):
-    """Where the clients of a run are, and how they are reached."""
+    """Reaches the clients of a run: on this machine, or at their sites."""
 
     @property
-    def kept(self) -> Mapping[int, int]:
+    def state_rounds(self) -> Mapping[int, int]:
         """The round of each client's state."""
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Rounds `first` to `last`, from a global state."""
+        """Yield rounds `first` to `last`, from a server state."""
 
     def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        """Of a global state, in per cent."""
+        """Return the accuracy of a server state in per cent; None where nothing can be evaluated."""
 
     def overlap_evaluation(self) -> bool:
-        """Whether the newest state's accuracy is better asked for after the next round, which will have found it."""
+        """Return True if evaluation overlaps the next round; then call `accuracy` after that round."""
 
     def on_checkpoint(self) -> None:
-        """A checkpoint is written: nothing before it is needed."""
+        """Forget what only an earlier checkpoint needed."""
 
 
 def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -> Checkpoint:
-    """The newest checkpoint of a folder, or the beginning."""
+    """Return the newest checkpoint of a run, or its initial state.
+
+    Args:
+        folder: the run's.
+        experiment: its settings.
+        network: what to train.
+
+    Raises:
+        UserError: the checkpoint does not fit the settings.
+    """
     if experiment.privacy.noise:
-        epsilon(1, 1.0, experiment.privacy.delta)  # where the accountant is not installed, that shows now
+        epsilon(1, 1.0, experiment.privacy.delta)  # a missing accountant shows now, not after the last round
     fresh = Checkpoint(0, experiment.build_method().init(network.build()), {})
     start = folder.read_checkpoint() or fresh
     problem = check_like(flatten_state(start.server_state), flatten_state(fresh.server_state))
@@ -56,92 +63,103 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
 
 def train(
     folder: RunDir, experiment: Experiment, start: Checkpoint, engine: Engine, listener: Listener | None
-) -> tuple[ServerState, list[dict[str, Any]]]:
-    """All rounds that are left: metrics.jsonl grows, checkpoints are written.
+) -> tuple[ServerState, list[RoundRecord]]:
+    """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
+
+    Args:
+        folder: the run's.
+        experiment: its settings.
+        start: where it stands.
+        engine: where the clients are.
+        listener: called with every round.
+
+    Returns:
+        The final server state, and the records of all rounds.
 
     Raises:
         Interrupted: on Ctrl-C, once the last finished round is on disk.
     """
-    history = [entry for entry in folder.read_history() if entry["round"] <= start.index]
-    folder.keep_history(history)
-    now, saved = start, start.index  # the newest round that is done, and that is on disk
-    late = start.entry if len(history) < start.index else None  # of a round whose accuracy is still to come
+    history = [record for record in folder.read_history() if record.round <= start.index]
+    folder.write_history(history)
+    newest, saved = start, start.index  # the newest round that is done, and that is on disk
+    pending = start.pending_record if len(history) < start.index else None  # a round whose accuracy is still to come
 
-    def note(entry: dict[str, Any]) -> None:
-        folder.append_history(entry)
-        history.append(entry)
+    def write(record: RoundRecord) -> None:
+        folder.append_history(record)
+        history.append(record)
 
-    def tell(entry: dict[str, Any]) -> None:
+    def notify() -> None:
         if listener is not None:
-            listener(experiment, entry)
+            listener(experiment, history[-1])
 
     try:
-        if late:
+        if pending:
             engine.overlap_evaluation()
-        for report in engine.rounds(start.server_state, start.index + 1, experiment.rounds):
-            if late:
-                note({**late, "accuracy": engine.accuracy(now.server_state, now.index)})
-                tell(history[-1])
-            due = report.index % experiment.evaluate_every == 0 or report.index > experiment.rounds - _LAST
-            entry = _entry(report)
-            late = entry if due and report.index < experiment.rounds and engine.overlap_evaluation() else None
-            if not late:
-                note({**entry, "accuracy": engine.accuracy(report.server_state, report.index) if due else None})
-            now = Checkpoint(report.index, report.server_state, dict(engine.kept), late)
-            if now.index % experiment.checkpoint_every == 0 or now.index == experiment.rounds:
-                folder.write_checkpoint(now)
+        for result in engine.rounds(start.server_state, start.index + 1, experiment.rounds):
+            if pending:
+                write(pending.with_accuracy(engine.accuracy(newest.server_state, newest.index)))
+                notify()
+            record = RoundRecord.from_result(result)
+            due = result.index % experiment.evaluate_every == 0 or result.index > experiment.rounds - LAST_ROUNDS
+            pending = record if due and result.index < experiment.rounds and engine.overlap_evaluation() else None
+            if not pending:
+                accuracy = engine.accuracy(result.server_state, result.index) if due else None
+                write(record.with_accuracy(accuracy))
+            newest = Checkpoint(result.index, result.server_state, dict(engine.state_rounds), pending)
+            if newest.index % experiment.checkpoint_every == 0 or newest.index == experiment.rounds:
+                folder.write_checkpoint(newest)
                 engine.on_checkpoint()
-                saved = now.index
-            if not late:
-                tell(history[-1])
+                saved = newest.index
+            if not pending:
+                notify()
     except KeyboardInterrupt:
-        if now.index > saved:
-            folder.write_checkpoint(now)
-        raise Interrupted(now.index, folder.path) from None
-    return now.server_state, history
-
-
-def _entry(report: RoundResult) -> dict[str, Any]:
-    """A line of metrics.jsonl, but for the accuracy."""
-    return {
-        "round": report.index,
-        "accuracy": None,
-        "seconds": round(report.seconds, 4),
-        "cohort": report.cohort,
-        "dropped": {str(client): reason for client, reason in report.dropped.items()},
-        "metrics": report.metrics,
-        "traffic": asdict(report.traffic),
-    }
+        if newest.index > saved:
+            folder.write_checkpoint(newest)
+        raise Interrupted(newest.index, folder.path) from None
+    return newest.server_state, history
 
 
 def training_summary(
-    experiment: Experiment, history: list[dict[str, Any]], server_state: ServerState, achieved: float | None, note: str
-) -> dict[str, Any]:
-    """What summary.json says of the learning; `achieved` is the share of wrong labels, where it is known."""
-    accuracies = [entry["accuracy"] for entry in history if entry["accuracy"] is not None]
-    last = accuracies[-_LAST:]
-    seconds = sum(entry["seconds"] for entry in history)
-    total = {name: sum(entry["traffic"][name] for entry in history) for name in history[-1]["traffic"]}
-    down, up = total["down_model"] + total["down_extra"], total["up_model"] + total["up_extra"]
-    return {
-        "name": experiment.name,
-        "method": experiment.method["name"],
-        "dataset": experiment.data.name,
-        "noise": {**experiment.noise.model_dump(), "achieved": achieved},
-        "rounds": experiment.rounds,
-        "seed": experiment.seed,
-        "test_accuracy": sum(last) / len(last) if last else None,
-        "best_accuracy": max(accuracies, default=None),
-        "final_accuracy": accuracies[-1] if accuracies else None,
-        "seconds": round(seconds, 3),
-        "seconds_per_round": round(seconds / len(history), 4),
-        "bytes_up": up,
-        "bytes_down": down,
-        "bytes_centroids": total["down_extra"] + total["up_extra"],
-        "centroid_share": (total["down_extra"] + total["up_extra"]) / max(down + up, 1),
-        "privacy": spent(experiment, history),
-        "note": note,
-        "dropped": sum(len(entry["dropped"]) for entry in history),
-        "versions": {"rofl": version("rofl"), "torch": torch.__version__},
-        "digest": digest(server_state.model, server_state.aux),
-    }
+    experiment: Experiment,
+    history: list[RoundRecord],
+    server_state: ServerState,
+    achieved_noise: float | None,
+    note: str,
+) -> RunSummary:
+    """Return summary.json without the part of the audit.
+
+    Args:
+        experiment: the settings.
+        history: all rounds.
+        server_state: the final one.
+        achieved_noise: the share of wrong labels; None where it is not known.
+        note: a sentence about the data, or "".
+    """
+    accuracies = [record.accuracy for record in history if record.accuracy is not None]
+    last = accuracies[-LAST_ROUNDS:]
+    seconds = sum(record.seconds for record in history)
+    total = sum((record.traffic for record in history), Traffic())
+    aux = total.down_aux + total.up_aux
+    return RunSummary(
+        format=FORMAT,
+        name=experiment.name,
+        method=experiment.method_name,
+        dataset=experiment.data.name,
+        noise=NoiseRecord(**experiment.noise.model_dump(), achieved=achieved_noise),
+        rounds=experiment.rounds,
+        seed=experiment.seed,
+        test_accuracy=sum(last) / len(last) if last else None,
+        best_accuracy=max(accuracies, default=None),
+        final_accuracy=accuracies[-1] if accuracies else None,
+        seconds=round(seconds, 3),
+        seconds_per_round=round(seconds / len(history), 4),
+        bytes_up=total.up,
+        bytes_down=total.down,
+        bytes_centroids=aux,
+        centroid_share=aux / max(total.down + total.up, 1),
+        privacy=privacy_spent(experiment, history),
+        note=note,
+        dropped=sum(len(record.dropped) for record in history),
+        versions={"rofl": version("rofl"), "torch": torch.__version__},
+        digest=digest(server_state.model, server_state.aux),
+    )

@@ -5,11 +5,12 @@ count for a client in which it took part.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
+from rofl.training.records import PrivacyRecord, RoundRecord
 
 _FINEST, _COARSEST, _STEPS = -4, 4, 400  # orders of Renyi divergence from 1 + 10^-4 to 1 + 10^4
 
@@ -50,18 +51,18 @@ def full_rounds(answered: Iterable[Collection[int]], cohort: int) -> float:
     return max(burden.values(), default=0.0)
 
 
-def spent(experiment: Experiment, history: Sequence[Mapping[str, Any]]) -> dict[str, float | None] | None:
-    """The privacy of a run with this metrics.jsonl, for its summary; None where it is off.
+def privacy_spent(experiment: Experiment, history: Sequence[RoundRecord]) -> PrivacyRecord | None:
+    """Return the privacy of a run with these rounds, for its summary; None where it is off.
 
-    Its epsilon is None where nothing is guaranteed, since there is no noise, or where it is not told who took part.
+    Its epsilon is None where nothing is guaranteed, since there is no noise, or where it is not known who took part.
     """
     privacy = experiment.privacy
     if not privacy.clip:
         return None
-    answered = [set(entry["cohort"]) - {int(client) for client in entry["dropped"]} for entry in history]
+    answered = [set(record.cohort) - {int(client) for client in record.dropped} for record in history]
     found = epsilon(full_rounds(answered, experiment.cohort), privacy.noise, privacy.delta)
-    told = math.isfinite(found) and all(entry["cohort"] for entry in history)
-    return {**privacy.model_dump(), "epsilon": found if told else None}
+    known = math.isfinite(found) and all(record.cohort for record in history)
+    return PrivacyRecord(**privacy.model_dump(), epsilon=found if known else None)
 
 
 def _accountant() -> Any:

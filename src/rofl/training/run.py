@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.inputs import accuracy, load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
 
@@ -32,8 +32,8 @@ class Run:
 
     folder: Path
     experiment: Experiment
-    summary: dict[str, Any]
-    history: list[dict[str, Any]]
+    summary: RunSummary
+    history: list[RoundRecord]
 
 
 def run(
@@ -123,7 +123,7 @@ class LocalEngine:
     truth: Tensor  # (M,) of the test samples
 
     @property
-    def kept(self) -> Mapping[int, int]:
+    def state_rounds(self) -> Mapping[int, int]:
         """The round of each client's state."""
         return self.simulation.states.rounds
 
@@ -171,17 +171,25 @@ def _continue(
 
 
 def summarize(
-    experiment: Experiment, result: AuditResult, history: list[dict[str, Any]], server_state: ServerState
-) -> dict[str, Any]:
-    """The content of summary.json."""
+    experiment: Experiment, result: AuditResult, history: list[RoundRecord], server_state: ServerState
+) -> RunSummary:
+    """Return the content of summary.json.
+
+    Args:
+        experiment: the settings.
+        result: the audit of the labels.
+        history: all rounds.
+        server_state: the final one.
+    """
     federated = result.federated
     achieved = federated.noise_ratio if federated.images.truth_known else None
-    return {**training_summary(experiment, history, server_state, achieved, federated.images.note), **result.metrics()}
+    summary = training_summary(experiment, history, server_state, achieved, federated.images.note)
+    return summary.with_audit(result.metrics())
 
 
 def next_run_dir(experiment: Experiment) -> Path:
     """The next free `runs/<name>-<method>-<number>`."""
     number = 1
-    while (path := Path("runs") / f"{experiment.name}-{experiment.method['name']}-{number}").exists():
+    while (path := Path("runs") / f"{experiment.name}-{experiment.method_name}-{number}").exists():
         number += 1
     return path

@@ -1,0 +1,178 @@
+"""The records of a run: a round's line of metrics.jsonl, and summary.json. Written and read by these types alone.
+
+A record of version 0.1 has no `format`; its names are read too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+
+from rofl.audit.detection import Detection
+from rofl.audit.result import AuditMetrics, ListQuality, NoiseEstimate
+from rofl.core.renamed import rename
+from rofl.simulation.rounds import RoundResult
+
+FORMAT = 2  # of summary.json; 0.1 wrote no number
+LAST_ROUNDS = 10  # rounds whose mean accuracy is reported, as in the paper's tables
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Traffic(_Record):
+    """Bytes of one round, or of all: down to the clients, and up from those that answered."""
+
+    down_model: int = 0
+    down_aux: int = Field(0, validation_alias=AliasChoices("down_aux", "down_extra"))
+    up_model: int = 0
+    up_aux: int = Field(0, validation_alias=AliasChoices("up_aux", "up_extra"))
+
+    @property
+    def down(self) -> int:
+        """All bytes to the clients."""
+        return self.down_model + self.down_aux
+
+    @property
+    def up(self) -> int:
+        """All bytes from the clients."""
+        return self.up_model + self.up_aux
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            down_model=self.down_model + other.down_model,
+            down_aux=self.down_aux + other.down_aux,
+            up_model=self.up_model + other.up_model,
+            up_aux=self.up_aux + other.up_aux,
+        )
+
+
+class RoundRecord(_Record):
+    """One round: a line of metrics.jsonl."""
+
+    round: int
+    accuracy: float | None = None  # on the test set, in per cent; None where it was not evaluated
+    seconds: float = 0.0
+    cohort: list[int] = []  # the clients that were asked
+    dropped: dict[str, str] = {}  # client -> why it was left out
+    metrics: dict[str, float] = {}  # means over the samples that were trained on
+    traffic: Traffic = Traffic()
+
+    @classmethod
+    def from_result(cls, result: RoundResult, accuracy: float | None = None) -> "RoundRecord":
+        """Return the record of a finished round."""
+        return cls(
+            round=result.index,
+            accuracy=accuracy,
+            seconds=round(result.seconds, 4),
+            cohort=result.cohort,
+            dropped={str(client): reason for client, reason in result.dropped.items()},
+            metrics=result.metrics,
+            traffic=Traffic.model_validate(asdict(result.traffic)),
+        )
+
+    def with_accuracy(self, accuracy: float | None) -> "RoundRecord":
+        """Return the record with its accuracy put in."""
+        return self.model_copy(update={"accuracy": accuracy})
+
+
+class NoiseRecord(_Record):
+    """The noise of a run: what was asked for, and what came out."""
+
+    kind: str = "symmetric"
+    ratio: float = 0.0
+    labels: str = ""
+    client_spread: float = 0.0
+    fully_noisy_class: bool = False
+    achieved: float | None = None  # the share of labels that are wrong; None where nobody knows
+
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, found: Any) -> Any:
+        if not isinstance(found, Mapping):
+            return found
+        renamed = dict(rename(f"noise.{key}", value) for key, value in found.items())
+        return {key.removeprefix("noise."): value for key, value in renamed.items()}
+
+
+class PrivacyRecord(_Record):
+    """The differential privacy of a run; docs/privacy.md."""
+
+    clip: float
+    noise: float
+    delta: float
+    epsilon: float | None  # None where nothing is guaranteed, or where it is not known who took part
+
+
+class SiteRecord(_Record):
+    """What the coordinator knows of a site at the end."""
+
+    samples: int
+    flagged: int
+
+
+class RunSummary(_Record):
+    """summary.json: the outcome of a finished run. Its JSON Schema is docs/summary.schema.json."""
+
+    format: int = 1  # of this record; files of 0.1 have no number
+    name: str
+    method: str
+    dataset: str
+    noise: NoiseRecord
+    rounds: int
+    seed: int
+    test_accuracy: float | None  # mean of the last ten rounds, in per cent
+    best_accuracy: float | None
+    final_accuracy: float | None = None
+    seconds: float
+    seconds_per_round: float
+    bytes_up: int
+    bytes_down: int
+    bytes_centroids: int = 0  # of both: all that is not weights
+    centroid_share: float = 0.0
+    privacy: PrivacyRecord | None = None
+    note: str = ""
+    dropped: int = 0  # clients that were left out of a round, over all rounds
+    versions: dict[str, str] = {}
+    digest: str  # SHA-256 of the final server state
+    detection: Detection | None = None  # by the mask of Eq. 7; None where the truth is not known
+    audit: ListQuality | None = None  # of the lists of suspects; None where the truth is not known
+    estimated: NoiseEstimate | None = None  # None in some files of 0.1
+    classes: list[str] = []
+    shape: list[int] = []  # channels, height, width of a network input
+    sites: dict[str, SiteRecord] = {}  # of a federation, as the coordinator knows them
+
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, found: Any) -> Any:
+        """0.1 called the accuracy of suggestions `right_suggestions`."""
+        audit = found.get("audit") if isinstance(found, Mapping) else None
+        if not isinstance(audit, Mapping) or "right_suggestions" not in audit:
+            return found
+        rest = {key: value for key, value in audit.items() if key != "right_suggestions"}
+        return {**found, "audit": {**rest, "suggestion_accuracy": audit["right_suggestions"]}}
+
+    @property
+    def precision(self) -> float | None:
+        """Of the labels that the method distrusts, the share that is wrong; None where it is not known."""
+        return None if self.detection is None else self.detection.precision
+
+    @property
+    def recall(self) -> float | None:
+        """Of the wrong labels, the share that the method distrusts; None where it is not known."""
+        return None if self.detection is None else self.detection.recall
+
+    @property
+    def has_centroids(self) -> bool:
+        """Whether anything but weights travelled."""
+        return self.bytes_centroids > 0
+
+    def with_audit(self, metrics: AuditMetrics) -> "RunSummary":
+        """Return the summary with the figures of an audit put in."""
+        return self.model_copy(update={field.name: getattr(metrics, field.name) for field in fields(metrics)})
+
+    def to_json(self) -> str:
+        """Return the content of summary.json."""
+        return self.model_dump_json(indent=2) + "\n"
