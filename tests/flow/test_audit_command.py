@@ -538,7 +538,7 @@ def test_a_model_of_a_built_in_set_judges_pictures(first: Path, audit: Any) -> N
 NEW_MISTAKES = {
     "absent": ("nowhere", "out", "There is no", "a folder of images"),
     "class": ("strange", "out", "The model does not know these classes of", "cow. Try: [b]ox, cat, dog"),
-    "table": ("t.csv", "out", "is a table, whose features depend on", ""),
+    "table": ("t.csv", "out", "is a table, and the model was not trained on one", ""),
     "unreadable": ("broken", "out", "There is no sample to audit in", "Try: rofl data check"),
     "full folder": ("new", "new", "new is in the way: it is not an empty folder", "Try: another --out"),
     "a file": ("new", "t.csv", "t.csv is in the way", "Try: another --out"),
@@ -596,8 +596,34 @@ def test_a_model_of_a_table_judges_no_images(refused: Any) -> None:
     write_photos(Path("new"), each=1)
     places.write_table(Path("t.csv"))
     run = rofl.run(rofl.from_data("t.csv", rounds=1), "table", workers=0).folder
-    assert "The model of table is for a table" in refused("--model", run, "--data", "new", "--out", "out")
+    said = refused("--model", run, "--data", "new", "--out", "out")
+    assert "has images, and the model was trained on a table" in said
     assert not Path("out").exists()
+
+
+def test_a_new_table_is_judged_by_the_model_of_another(audit: Any, refused: Any) -> None:
+    places.write_table(Path("t.csv"), rows=200)
+    run = rofl.run(rofl.from_data("t.csv", rounds=8, noise__ratio=0.0), "table", workers=0).folder
+    head = ("id", "height", "label", "colour", "weight")  # in another order, and without clients
+    right = [(f"cow {n}", n % 7, "cow", "red", 5 + n / 10) for n in range(5)]
+    wrong = [(f"hen {n}", n % 7, "cow", "blue", -1 + n / 10) for n in range(3)]
+    places.write_csv(Path("new.csv"), [head, *right, *wrong])
+    audit("--model", run, "--data", "new.csv", "--out", "out", "--labels-out", "labels.csv")
+    found = {sample for sample, line in listed("out").items() if line.flagged}
+    assert found == {"hen 0", "hen 1", "hen 2"}
+    assert {row["sample"]: row["label"] for row in table("labels.csv")} == {
+        **{f"cow {n}": "cow" for n in range(5)},
+        **{f"hen {n}": "hen" for n in range(3)},
+    }
+    Path("new.csv").write_text("label,weight,colour\ncow,5,red\n")
+    said = refused("--model", run, "--data", "new.csv", "--out", "out 2")
+    assert "The table lacks columns that the model was trained on: height." in said
+    (run / "encoder.json").unlink()
+    said = refused("--model", run, "--data", "t.csv", "--out", "out 2")
+    assert f"{run} was trained on a table and has no encoder.json. Try: rofl audit {run} writes it" in said
+    audit(run)
+    audit("--model", run, "--data", "t.csv", "--out", "out 2")
+    assert len(listed("out 2")) == 200
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A data set: images in memory or in files, and their labels."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -8,6 +9,9 @@ from rofl.core.noise import check_labels
 from rofl.data.image_store import ImageStore, slice_images
 from rofl.data.transforms import Transform
 from rofl.errors import UserError
+
+if TYPE_CHECKING:  # it imports this module
+    from rofl.data.user.table_encoder import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Dataset:
     test_ids: tuple[str, ...] = ()  # the test samples'
     content: str = ""  # a fingerprint of the data it came from, where it is a user's own
     left_out: tuple[str, ...] = ()  # what could not be read, with the reason
+    encoder: "TableEncoder | None" = None  # that made the features, where a user's table was read
 
     def __post_init__(self) -> None:
         for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):

@@ -33,6 +33,7 @@ def audit_run(path: Path, *, workers: int | None = None, data_dir: Path | None =
             *simulation.predict(last.server_state, "train", len(federated.labels)),
         )
     folder.write_audit(result)
+    folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none
     folder.write_summary(summary.with_audit(result.metrics()))
     return result
 
@@ -53,10 +54,13 @@ def audit_data(
     if not summary.classes:
         raise UserError(f"{model} was audited by an older version.", f"rofl audit {model}, then this again")
     channels, side, _ = summary.shape
-    if side == 1:
-        raise UserError(f"The model of {model} is for a table, whose features depend on the samples it learnt from.")
+    encoder = RunDir(model).read_encoder()
+    if side == 1 and encoder is None:
+        raise UserError(f"{model} was trained on a table and has no encoder.json.", f"rofl audit {model} writes it")
+    if encoder is not None:
+        channels = side = 0  # a table has none
     source = user.UserSource(str(data.absolute()), side=side, channels=channels)
-    images = user.load_for_audit(source, summary.classes, progress)
+    images = user.load_for_audit(source, summary.classes, encoder, progress)
     if not experiment.data.path:
         images = replace(images, transform=load_named(experiment.data.name, data_dir).transform)
     owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)

@@ -163,6 +163,7 @@ def _continue(
             result = audit_labels(federated, server_state.aux.get("centroids"), *predictions)
         folder.write_audit(result)
         folder.write_left_out(federated.images.left_out)
+        folder.write_encoder(federated.images.encoder)
         summary = summarize(experiment, result, history, server_state)
         folder.write_summary(summary)
         return Run(folder.path, experiment, summary, history)

@@ -15,6 +15,7 @@ from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.data.atomic import atomic_write
 from rofl.data.user.names import safe_names
+from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.records import RoundRecord, RunSummary
@@ -163,6 +164,20 @@ class RunDir:
         text = "".join(f"{line}\n" for line in lines)
         if text:
             atomic_write(self.path / "left_out.txt", text)
+
+    def write_encoder(self, encoder: TableEncoder | None) -> None:
+        """Write the encoder of a user's table to encoder.json; no file for other data."""
+        if encoder is not None:
+            atomic_write(self.path / "encoder.json", encoder.to_json())
+
+    def read_encoder(self) -> TableEncoder | None:
+        """Return the encoder of the run's table, or None if it has none.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / "encoder.json"
+        return TableEncoder.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def read_suspects(self) -> list[SuspectRow]:
         """Return all clients' lists in one, most suspicious first."""

@@ -16,6 +16,7 @@ from rofl.data.user import columns, holdout, image_folder, manifest, npz, table
 from rofl.data.user.decode import Progress, decode_all, inspect_all, suitable_channels, suitable_side
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.samples import Listing, Sample
+from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
 
 SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; the other form is a folder
@@ -44,6 +45,7 @@ class ScannedData:
     train: list[int]  # rows of `entries`
     test: list[int]
     pixels: Tensor  # (N, C, side, side) uint8, or the features of a table (N, F, 1, 1) float32
+    encoder: TableEncoder | None  # that made the features of a table
     unreadable: dict[str, str]  # the names of images that were left out, with the reason
     notes: list[str]
 
@@ -81,11 +83,24 @@ def load_user_data(source: UserSource, progress: Progress | None = None) -> Data
     return _image_set(found, train, list(source.classes) or sorted(labels, key=natural))
 
 
-def load_for_audit(source: UserSource, classes: Sequence[str], progress: Progress | None = None) -> Dataset:
-    """Every sample as one to train with and none to test with, for an audit by a model that knows these classes."""
-    found = scan(source, progress, split=False)
-    if found.is_table:
-        raise UserError(f"{source.path} is a table, whose features depend on the samples it was trained with.")
+def load_for_audit(
+    source: UserSource,
+    classes: Sequence[str],
+    encoder: TableEncoder | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load user data for an audit by a trained model: every sample is a training sample, and none is for testing.
+
+    Args:
+        source: where the data is.
+        classes: the classes that the model was trained on; the data may not have others.
+        encoder: of the model, where it was trained on a table; None for a model of images.
+        progress: called after each decoded image.
+
+    Raises:
+        UserError: the data has other classes or columns than the model, or is a table where it takes images.
+    """
+    found = scan(source, progress, split=False, encoder=encoder)
     strange = sorted({entry.label for entry in found.entries} - set(classes), key=natural)
     if strange:
         raise UserError(
@@ -117,16 +132,33 @@ def _image_set(found: ScannedData, train: list[int], labels: list[str]) -> Datas
         ids=tuple(entries[row].id for row in train),
         test_ids=tuple(entries[row].id for row in found.test),
         content=found.fingerprint,
+        encoder=found.encoder,
         left_out=tuple(f"{name}: {reason}" for name, reason in found.unreadable.items()),
     )
 
 
-def scan(source: UserSource, progress: Progress | None = None, split: bool = True) -> ScannedData:
-    """Find the samples and decode them; what cannot be used is left out with a note, or ends in one sentence.
+def scan(
+    source: UserSource, progress: Progress | None = None, split: bool = True, encoder: TableEncoder | None = None
+) -> ScannedData:
+    """Find the samples of a source and decode them.
 
-    With `split` off all are in one part, whatever the data says.
+    Args:
+        source: where the data is, and how it is read.
+        progress: called after each decoded image.
+        split: hold out a test part where the data has none; if False, all samples are in the training part.
+        encoder: of a trained model, to encode a table with; if None, one is fitted on the training rows.
+
+    Returns:
+        All samples that can be used; what had to be left out is in its notes.
+
+    Raises:
+        UserError: the data cannot be used.
     """
     listing = _listing(source)
+    if encoder is not None and not listing.features:
+        raise UserError(f"{source.path} has images, and the model was trained on a table.", "a .csv or .parquet file")
+    if encoder is None and not split and listing.features:
+        raise UserError(f"{source.path} is a table, and the model was not trained on one.", "images")
     entries = sorted(listing.entries, key=_place)
     looks, notes = inspect_all(entries), list(listing.notes)
     pixels, unreadable = torch.empty(0), dict[int, str]()
@@ -149,12 +181,13 @@ def scan(source: UserSource, progress: Progress | None = None, split: bool = Tru
     _check(source, entries, train, test, split)
     if listing.features:
         cells = [entry.content for entry in entries if isinstance(entry.content, tuple)]
-        pixels, remarks = table.encode_table(listing.features, cells, train)
-        notes += remarks
+        encoder = encoder or TableEncoder.fit(listing.features, cells, train)
+        pixels = encoder.transform(cells, listing.features)
+        notes += encoder.notes(cells, listing.features)
     lost = {entry.client for entry in entries if not entry.test} - {entries[row].client for row in train}
     notes += [f"Clients without a sample to train with: {list_some(sorted(map(str, lost)))}."] if lost else []
     left_out = {entries[row].id: reason for row, reason in unreadable.items()}
-    return ScannedData(entries, looks, train, test, pixels, left_out, notes)
+    return ScannedData(entries, looks, train, test, pixels, encoder, left_out, notes)
 
 
 def _place(entry: Sample) -> tuple[object, ...]:

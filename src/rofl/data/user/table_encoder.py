@@ -1,0 +1,231 @@
+"""Encoding of table rows as network inputs: numbers standardised, categories one-hot, by scikit-learn.
+
+An encoder is fitted on the training rows of a run and saved with it as JSON (`encoder.json`), so that other tables can
+be encoded for the run's model. Only parameters are saved, never a pickle.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, ValidationError, model_validator
+from torch import Tensor
+
+from rofl.core.spec import Spec
+from rofl.data.user.names import list_some, natural, plural
+from rofl.errors import UserError
+
+FORMAT: Literal[1] = 1  # of the JSON form
+_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+_MOST_VALUES = 100  # of a category; a column with more different texts is a name or a remark
+_HINT = "a table with the columns of the one the model was trained on"
+
+Rows = Sequence[tuple[str, ...]]  # the cells of each row
+
+
+class NumberColumn(Spec):
+    """A column of numbers, which are standardised; a missing number becomes the mean, which is 0."""
+
+    kind: Literal["number"] = "number"
+    name: str
+    mean: float
+    scale: Annotated[float, Field(gt=0)]  # the standard deviation over the training rows; 1 for a constant column
+
+
+class CategoryColumn(Spec):
+    """A column of texts, which are encoded one-hot; a missing or unknown text is all zeros."""
+
+    kind: Literal["category"] = "category"
+    name: str
+    values: tuple[str, ...]  # the texts of the training rows, in the order of their features
+
+
+class SkippedColumn(Spec):
+    """A column of too many different texts, which is not used."""
+
+    kind: Literal["skipped"] = "skipped"
+    name: str
+
+
+Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discriminator="kind")]
+
+
+class TableEncoder(Spec):
+    """The fitted parameters of each column, which turn rows of texts into features; see `fit`."""
+
+    format: Literal[1] = FORMAT
+    columns: tuple[Column, ...]
+
+    @model_validator(mode="after")
+    def _check_unique(self) -> "TableEncoder":
+        categories = [column.values for column in self.columns if isinstance(column, CategoryColumn)]
+        if any(len(set(names)) < len(names) for names in (self.names, *categories)):
+            raise ValueError("names are repeated")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns that were fitted, in their order."""
+        return tuple(column.name for column in self.columns)
+
+    @classmethod
+    def fit(cls, names: Sequence[str], rows: Rows, train: Sequence[int]) -> "TableEncoder":
+        """Return an encoder fitted on the training rows.
+
+        A column is one of numbers if every cell of every row is a number or missing, else one of categories.
+
+        Args:
+            names: the F names of the columns.
+            rows: the N rows of F cells each, training rows and others.
+            train: the indices of the training rows.
+
+        Raises:
+            UserError: no column can be used.
+        """
+        columns: list[NumberColumn | CategoryColumn | SkippedColumn] = []
+        for name, texts in zip(names, _columns(rows, len(names)), strict=True):
+            numbers = _parse_numbers(texts)
+            if numbers is not None:
+                columns.append(_fit_numbers(name, numbers[list(train)]))
+                continue
+            values = sorted({texts[row] for row in train} - {""}, key=natural)
+            if len(values) > _MOST_VALUES:
+                columns.append(SkippedColumn(name=name))
+            else:
+                columns.append(CategoryColumn(name=name, values=tuple(values)))
+        if not any(isinstance(column, NumberColumn) or getattr(column, "values", ()) for column in columns):
+            raise UserError("The table has no column to learn from.", "columns of numbers, or of few different texts")
+        return cls(columns=tuple(columns))
+
+    def transform(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
+        """Return the features of rows, in the order of the fitted columns.
+
+        Args:
+            rows: the cells of each row.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+
+        Returns:
+            float32 (N, F', 1, 1), where a column of numbers is one feature and a category one for each value.
+
+        Raises:
+            UserError: a column is missing or unknown, or has a text where all training rows had numbers.
+        """
+        texts = self._by_name(rows, self.names if names is None else names)
+        features = [_encode(column, texts[column.name]) for column in self._used]
+        joined = np.concatenate([np.empty((len(rows), 0)), *features], axis=1).astype(np.float32)
+        return torch.from_numpy(joined)[:, :, None, None].contiguous()
+
+    def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
+        """Return sentences on what of these rows was missing or not used, for the reader of results."""
+        texts = self._by_name(rows, self.names if names is None else names)
+        missing = sum(
+            int(np.isnan(_require_numbers(column.name, texts[column.name])).sum())
+            for column in self._used
+            if isinstance(column, NumberColumn)
+        )
+        skipped = [column.name for column in self.columns if isinstance(column, SkippedColumn)]
+        sentences = []
+        if missing:
+            sentences.append(f"Replaced by the mean of the column: {plural(missing, 'missing number')}.")
+        if skipped:
+            sentences.append(
+                f"Columns with more than {_MOST_VALUES} different texts were left out: {list_some(skipped)}."
+            )
+        return sentences
+
+    def to_json(self) -> str:
+        """Return the parameters as JSON."""
+        return self.model_dump_json(indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "TableEncoder":
+        """Return the encoder that `to_json` wrote.
+
+        Raises:
+            UserError: the text is something else, or of another format version.
+        """
+        try:
+            content: Any = json.loads(text)
+            version = content.get("format") if isinstance(content, dict) else None
+            if isinstance(version, int) and version != FORMAT:
+                raise UserError(f"The table encoder has format {version}; this version reads format {FORMAT}.")
+            return cls.model_validate_json(text)
+        except (json.JSONDecodeError, ValidationError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise UserError(f"The table encoder is damaged ({reason}).", "run it again") from error
+
+    @property
+    def _used(self) -> list[NumberColumn | CategoryColumn]:
+        return [column for column in self.columns if not isinstance(column, SkippedColumn)]
+
+    def _by_name(self, rows: Rows, names: Sequence[str]) -> dict[str, list[str]]:
+        """Return the cells of each column, after checking that the table has the fitted columns and no others."""
+        missing = [column.name for column in self._used if column.name not in names]
+        if missing:
+            raise UserError(f"The table lacks columns that the model was trained on: {list_some(missing)}.", _HINT)
+        unknown = [name for name in names if name not in self.names]
+        if unknown:
+            raise UserError(f"The table has columns that the model does not know: {list_some(unknown)}.", _HINT)
+        return dict(zip(names, _columns(rows, len(names)), strict=True))
+
+
+def _columns(rows: Rows, count: int) -> list[list[str]]:
+    """Return the stripped cells of each column; a missing one is empty."""
+    return [
+        ["" if (text := row[place].strip()).casefold() in _MISSING else text for row in rows] for place in range(count)
+    ]
+
+
+def _parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """Return a column as numbers, NaN where one is missing or not finite; None where it holds other texts."""
+    try:
+        values = np.array([float(text) if text else math.nan for text in texts])
+    except ValueError:
+        return None
+    return np.where(np.isfinite(values), values, math.nan)
+
+
+def _require_numbers(name: str, texts: Sequence[str]) -> np.ndarray:
+    """Return a column as numbers, or raise a UserError that names the first other text."""
+    numbers = _parse_numbers(texts)
+    if numbers is None:
+        text = next(text for text in texts if _parse_numbers([text]) is None)
+        raise UserError(f"The column {name!r} holds {text!r}, and the model was trained on numbers there.", _HINT)
+    return numbers
+
+
+def _fit_numbers(name: str, values: np.ndarray) -> NumberColumn:
+    from sklearn.preprocessing import StandardScaler  # slow to import, and only tables need it
+
+    known = values[~np.isnan(values)]
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        scaler = StandardScaler().fit((known if len(known) else np.zeros(1))[:, None])
+    if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.var_).all()):
+        raise UserError(f"The numbers of the column {name!r} are too large.", "another unit")
+    return NumberColumn(name=name, mean=float(scaler.mean_[0]), scale=float(scaler.scale_[0]))
+
+
+def _encode(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -> np.ndarray:
+    """Return the features of one column, (N, 1) or (N, values), by scikit-learn's transformers."""
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    if isinstance(column, CategoryColumn):
+        if not column.values or not texts:
+            return np.empty((len(texts), len(column.values)))
+        values = np.array(column.values, dtype=object)
+        one_hot = OneHotEncoder(categories=[values], handle_unknown="ignore", sparse_output=False)
+        one_hot.fit(values[:, None])
+        hot: np.ndarray = one_hot.transform(np.array(texts, dtype=object)[:, None])
+        return hot
+    numbers = _require_numbers(column.name, texts)[:, None]
+    if not len(numbers):
+        return numbers
+    imputer = SimpleImputer(strategy="constant", fill_value=column.mean, keep_empty_features=True)
+    scaler = StandardScaler().fit(np.zeros((1, 1)))  # fitted in form only: the parameters were fitted before
+    scaler.mean_, scaler.scale_ = np.array([column.mean]), np.array([column.scale])
+    scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers))
+    return scaled
