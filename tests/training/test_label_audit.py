@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -85,12 +86,13 @@ def test_a_run_is_judged_again_as_it_was(first: rofl.Run, tmp_path: Path) -> Non
     before = files(folder)
     shutil.rmtree(folder / "suspects")
     (folder / "features.safetensors").unlink()
-    spoilt = {**first.summary, "audit": None, "detection": None, "estimated": {}, "more": "stays"}
-    RunDir(folder).write_summary({key: value for key, value in spoilt.items() if key not in ("classes", "shape")})
+    spoilt = {**first.summary.model_dump(), "audit": None, "detection": None, "estimated": None, "more": "stays"}
+    spoilt = {key: value for key, value in spoilt.items() if key not in ("classes", "shape")}
+    (folder / "summary.json").write_text(json.dumps(spoilt))
     found = label_audit.audit_run(folder, workers=0)
     summary = RunDir(folder).read_summary()
-    assert summary == {**first.summary, "more": "stays"}
-    assert {key: summary[key] for key in found.metrics()} == found.metrics()
+    assert summary.model_dump() == {**first.summary.model_dump(), "more": "stays"}
+    assert first.summary.with_audit(found.metrics()) == first.summary
     RunDir(folder).write_summary(first.summary)
     assert files(folder) == before
 
@@ -108,9 +110,9 @@ def test_where_the_truth_is_not_known_there_are_no_figures_against_it(federated:
     unknown = replace(federated, images=replace(federated.images, truth_known=False))
     other = (int(federated.labels[0]) + 5) % 10
     figures = judged(unknown, [0], [other]).metrics()
-    assert figures["detection"] is figures["audit"] is None
-    assert figures["estimated"]["ratio"] == pytest.approx(1 / 12)
-    assert judged(federated, [0], [other]).metrics().audit["precision"] == 1
+    assert figures.detection is figures.audit is None
+    assert figures.estimated.ratio == pytest.approx(1 / 12)
+    assert judged(federated, [0], [other]).metrics().audit.precision == 1
 
 
 def test_the_shape_is_that_which_the_network_sees(federated: FederatedDataset) -> None:
@@ -121,7 +123,7 @@ def test_the_shape_is_that_which_the_network_sees(federated: FederatedDataset) -
 def test_a_picture_is_of_so_many_samples_that_clients_hold(
     federated: FederatedDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "_DRAWN", 5)
+    monkeypatch.setattr(result, "_KEPT_FEATURES", 5)
     held = replace(federated, parts=[rows[:3] for rows in federated.parts])
     logits, features = torch.zeros(12, 10), torch.arange(24.0).view(12, 2)
     found = audit_labels(held, None, logits, features).features
@@ -148,7 +150,7 @@ def test_a_model_that_overflows_says_nothing_and_breaks_nothing(federated: Feder
     logits[3, 2] = overflow
     found = audit_labels(federated, None, logits, torch.zeros(12, 2))
     assert torch.isfinite(found.suspects.score).all()
-    assert found.metrics().audit["average_precision"] > 0
+    assert found.metrics().audit.average_precision > 0
 
 
 # --- corrected labels ---
@@ -234,7 +236,7 @@ def test_a_file_of_labels_is_each_clients_in_turn(federated: FederatedDataset, t
     assert [row["client"] for row in rows] == [str(client) for client, part in enumerate(federated.parts) for _ in part]
     assert [int(row["sample"]) for row in rows] == torch.cat(federated.parts).tolist()
     for row in rows:
-        place = int(row["sample"])
+        place = int(row.sample)
         assert (int(row["given"]), int(row["label"])) == (int(federated.labels[place]), int(labels[place]))
 
 
@@ -357,15 +359,14 @@ def test_the_training_part_of_a_run_is_judged_as_the_run_judged_it(
 ) -> None:
     rows = RunDir(learnt.folder).read_suspects()
     for row in rows:
-        (tmp_path / "part" / row["sample"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(photos / row["sample"], tmp_path / "part" / row["sample"])
+        (tmp_path / "part" / row.sample).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(photos / row.sample, tmp_path / "part" / row.sample)
     found = label_audit.audit_data(learnt.folder, tmp_path / "part", tmp_path / "out", workers=0)
     assert list(found.federated.client_names) == list(learnt.summary.estimated.clients)
     again = RunDir(tmp_path / "out").read_suspects()
     compared = ("client", "given", "suggested", "flagged")
     before, after = (
-        {row["sample"]: [*(row[key] for key in compared), float(row["score"])] for row in each}
-        for each in (rows, again)
+        {row.sample: [*(getattr(row, key) for key in compared), row.score] for row in each} for each in (rows, again)
     )
     assert before.keys() == after.keys()
     for sample, facts in before.items():
@@ -379,8 +380,8 @@ def test_an_old_summary_says_nothing_of_classes_and_how_to_mend_it(
     photos: Path, learnt: rofl.Run, tmp_path: Path
 ) -> None:
     shutil.copytree(learnt.folder, tmp_path / "old")
-    summary = {key: value for key, value in learnt.summary.items() if key != "classes"}
-    RunDir(tmp_path / "old").write_summary(summary)
+    summary = {key: value for key, value in learnt.summary.model_dump().items() if key not in ("classes", "format")}
+    (tmp_path / "old" / "summary.json").write_text(json.dumps(summary))
     with pytest.raises(UserError, match="audited by an older version") as error:
         label_audit.audit_data(tmp_path / "old", photos, tmp_path / "out", workers=0)
     assert error.value.hint == f"rofl audit {tmp_path / 'old'}, then this again"

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,13 +10,14 @@ from tests.naive.privacy import exact_epsilon
 
 from rofl.config.schema import parse_experiment
 from rofl.errors import UserError
-from rofl.training.privacy_budget import epsilon, full_rounds, spent
+from rofl.training.privacy_budget import epsilon, full_rounds, privacy_spent
+from rofl.training.records import PrivacyRecord, RoundRecord
 
 PRIVATE = {"privacy": {"clip": 1.0, "noise": 4.0}, "clients": 3, "cohort": 2}
 
 
-def entry(cohort: list[int], *dropped: int) -> dict[str, Any]:
-    return {"cohort": cohort, "dropped": {str(client): "it slept" for client in dropped}}
+def entry(cohort: list[int], *dropped: int) -> RoundRecord:
+    return RoundRecord(round=1, cohort=cohort, dropped={str(client): "it slept" for client in dropped})
 
 
 def test_one_gaussian_mechanism_is_as_published() -> None:
@@ -59,17 +59,18 @@ def test_a_round_with_fewer_answers_counts_for_more() -> None:
 
 def test_what_a_run_spent_is_told_by_its_history() -> None:
     history = [entry([0, 1]), entry([1, 2]), entry([1, 0], 0)]
-    found = spent(parse_experiment(PRIVATE), history)
-    assert found == {"clip": 1.0, "noise": 4.0, "delta": 1e-5, "epsilon": epsilon(4, 4.0, 1e-5)}
+    found = privacy_spent(parse_experiment(PRIVATE), history)
+    assert found == PrivacyRecord(clip=1.0, noise=4.0, delta=1e-5, epsilon=epsilon(4, 4.0, 1e-5))
 
 
 def test_where_nothing_can_be_said_nothing_is() -> None:
-    assert spent(parse_experiment({}), [entry([0])]) is None
-    clipped = spent(parse_experiment({"privacy": {"clip": 1.0}}), [entry([0])])
-    unknown = spent(parse_experiment(PRIVATE), [entry([0, 1]), entry([])])  # a site is not told who else took part
+    assert privacy_spent(parse_experiment({}), [entry([0])]) is None
+    clipped = privacy_spent(parse_experiment({"privacy": {"clip": 1.0}}), [entry([0])])
+    # a site is not told who else took part
+    unknown = privacy_spent(parse_experiment(PRIVATE), [entry([0, 1]), entry([])])
     assert clipped is not None
     assert unknown is not None
-    assert clipped["epsilon"] is unknown["epsilon"] is None
+    assert clipped.epsilon is unknown.epsilon is None
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

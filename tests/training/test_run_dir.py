@@ -22,6 +22,7 @@ from rofl.errors import UserError
 from rofl.methods import ServerState
 from rofl.methods.weights import load_weights
 from rofl.simulation.client import NetworkSpec
+from rofl.training.records import FORMAT, RoundRecord
 from rofl.training.run_dir import Checkpoint, RunDir
 
 ROUNDS, CLIENTS, COHORT, TRAIN, TEST = 3, 4, 3, 130, 60
@@ -73,7 +74,7 @@ def test_config_toml_is_complete_and_runs_again_to_the_same_digest(done: rofl.Ru
 
 def test_metrics_jsonl_has_a_line_per_round(done: rofl.Run) -> None:
     lines = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
-    assert lines == done.history
+    assert lines == [record.model_dump() for record in done.history]
     assert [line["round"] for line in lines] == [1, 2, 3]
     for line in lines:
         assert line.keys() == {"round", "accuracy", "seconds", "cohort", "dropped", "metrics", "traffic"}
@@ -85,7 +86,8 @@ def test_metrics_jsonl_has_a_line_per_round(done: rofl.Run) -> None:
 
 def test_summary_json_has_what_the_design_promises(done: rofl.Run) -> None:
     summary = json.loads((done.folder / "summary.json").read_text())
-    assert summary == done.summary
+    assert summary == done.summary.model_dump()
+    assert summary["format"] == FORMAT
     promised = {"method", "dataset", "noise", "rounds", "seed", "test_accuracy", "best_accuracy", "detection"}
     promised |= {"seconds", "seconds_per_round", "bytes_up", "bytes_down", "digest", "audit", "estimated"}
     assert promised <= summary.keys()
@@ -93,7 +95,7 @@ def test_summary_json_has_what_the_design_promises(done: rofl.Run) -> None:
     assert summary["noise"]["kind"] == "symmetric"
     assert summary["noise"]["ratio"] == 0.4
     assert summary["detection"].keys() == {"precision", "recall"}
-    assert list(summary["audit"]) == ["precision", "recall", "f1", "average_precision", "right_suggestions"]
+    assert list(summary["audit"]) == ["precision", "recall", "f1", "average_precision", "suggestion_accuracy"]
     assert summary["classes"] == list("0123456789")
     assert summary["shape"] == [1, 8, 8]
 
@@ -160,20 +162,20 @@ def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.Fix
     federated, _, logits, _ = predictions(finished)
     judged = find_suspects(federated.labels, logits.double().softmax(1))
     listed = sorted(RunDir(finished.folder).read_suspects(), key=lambda row: row.row)
-    assert [row["flagged"] == "yes" for row in listed] == judged.flagged.tolist()
-    assert [int(row["suggested"]) for row in listed] == judged.suggested.tolist()
-    assert [float(row["score"]) for row in listed] == pytest.approx(judged.score.tolist(), abs=1e-4)
-    flags = [(row["flagged"] == "yes", bool(federated.wrong[int(row["sample"])]), row) for row in listed]
+    assert [row.flagged for row in listed] == judged.flagged.tolist()
+    assert [int(row.suggested) for row in listed] == judged.suggested.tolist()
+    assert [row.score for row in listed] == pytest.approx(judged.score.tolist(), abs=1e-4)
+    flags = [(row.flagged, bool(federated.wrong[row.row]), row) for row in listed]
     hits = [row for flag, wrong, row in flags if flag and wrong]
     audit = finished.summary.audit
-    assert audit["precision"] == pytest.approx(len(hits) / sum(flag for flag, *_ in flags))
-    assert audit["recall"] == pytest.approx(len(hits) / sum(wrong for _, wrong, _ in flags))
-    assert audit["f1"] == pytest.approx(2 / (1 / audit["precision"] + 1 / audit["recall"]))
-    right = [row for row in hits if int(row["suggested"]) == int(federated.images.train_labels[int(row["sample"])])]
-    assert audit["right_suggestions"] == pytest.approx(len(right) / len(hits))
+    assert audit.precision == pytest.approx(len(hits) / sum(flag for flag, *_ in flags))
+    assert audit.recall == pytest.approx(len(hits) / sum(wrong for _, wrong, _ in flags))
+    assert audit.f1 == pytest.approx(2 / (1 / audit.precision + 1 / audit.recall))
+    right = [row for row in hits if int(row.suggested) == int(federated.images.train_labels[row.row])]
+    assert audit.suggestion_accuracy == pytest.approx(len(right) / len(hits))
     ordered = [bool(federated.wrong[place]) for place in judged.order().tolist()]
     shares = [sum(ordered[: place + 1]) / (place + 1) for place, wrong in enumerate(ordered) if wrong]
-    assert audit["average_precision"] == pytest.approx(sum(shares) / len(shares), abs=1e-6)
+    assert audit.average_precision == pytest.approx(sum(shares) / len(shares), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["done", "plain"])
@@ -181,13 +183,13 @@ def test_what_is_estimated_follows_from_the_lists(name: str, request: pytest.Fix
     finished = request.getfixturevalue(name)
     listed = RunDir(finished.folder).read_suspects()
     found = finished.summary.estimated
-    assert found["ratio"] == pytest.approx(sum(row["flagged"] == "yes" for row in listed) / TRAIN)
-    assert list(found["clients"]) == [str(client) for client in range(CLIENTS)]
-    for client, ratio in found["clients"].items():
-        own = [row["flagged"] == "yes" for row in listed if row["client"] == int(client)]
+    assert found.ratio == pytest.approx(sum(row.flagged for row in listed) / TRAIN)
+    assert list(found.clients) == [str(client) for client in range(CLIENTS)]
+    for client, ratio in found.clients.items():
+        own = [row.flagged for row in listed if row.client == client]
         assert ratio == pytest.approx(sum(own) / len(own), abs=1e-6)
-    for suggested, shares in enumerate(found["transition"]):
-        own = [int(row["given"]) for row in listed if int(row["suggested"]) == suggested]
+    for suggested, shares in enumerate(found.transition):
+        own = [int(row.given) for row in listed if int(row.suggested) == suggested]
         counted = [own.count(given) / len(own) if own else float(given == suggested) for given in range(10)]
         assert shares == pytest.approx(counted, abs=1e-6)
 
@@ -196,11 +198,11 @@ def test_the_detection_is_that_of_eq_7(done: rofl.Run, plain: rofl.Run) -> None:
     """And of the prediction, where the method has no centroids."""
     federated, server_state, _, features = predictions(done)
     found = detection(centroid_disagrees(federated.labels, features, server_state.aux["centroids"]), federated.wrong)
-    assert done.summary.detection == {"precision": found.precision, "recall": found.recall}
+    assert done.summary.detection == found
     federated, server_state, logits, _ = predictions(plain)
     assert "centroids" not in server_state.aux
     found = detection(logits.argmax(dim=1) != federated.labels, federated.wrong)
-    assert plain.summary.detection == {"precision": found.precision, "recall": found.recall}
+    assert plain.summary.detection == found
     for run in (done, plain):  # else these tests would not tell the two masks apart
         assert run.summary.detection.precision != run.summary.audit.precision
 
@@ -250,10 +252,10 @@ def test_features_that_cannot_be_read_are_none(tmp_path: Path) -> None:
 def test_all_lists_in_one_are_sorted_and_know_their_client(done: rofl.Run) -> None:
     together = RunDir(done.folder).read_suspects()
     assert len(together) == TRAIN
-    scores = [float(row["score"]) for row in together]
+    scores = [row.score for row in together]
     assert scores == sorted(scores, reverse=True)
     federated = load_federated(done.experiment.split)
-    assert all(int(row["sample"]) in federated.parts[row["client"]].tolist() for row in together)
+    assert all(row.row in federated.parts[int(row.client)].tolist() for row in together)
 
 
 # --- bytes ---
@@ -294,11 +296,12 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
 def test_history_is_appended_replaced_and_read(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
     assert folder.read_history() == []
-    folder.write_history([{"round": 1}])
-    folder.append_history({"round": 2})
-    assert folder.read_history() == [{"round": 1}, {"round": 2}]
-    folder.write_history([{"round": 1}])
-    assert folder.read_history() == [{"round": 1}]
+    first, second = RoundRecord(round=1, accuracy=12.5), RoundRecord(round=2, cohort=[3], metrics={"loss": 0.25})
+    folder.write_history([first])
+    folder.append_history(second)
+    assert folder.read_history() == [first, second]
+    folder.write_history([first])
+    assert folder.read_history() == [first]
 
 
 def test_an_unfinished_run_has_no_summary(tmp_path: Path) -> None:

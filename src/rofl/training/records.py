@@ -114,7 +114,12 @@ class SiteRecord(_Record):
 
 
 class RunSummary(_Record):
-    """summary.json: the outcome of a finished run. Its JSON Schema is docs/summary.schema.json."""
+    """summary.json: the outcome of a finished run. Its JSON Schema is docs/summary.schema.json.
+
+    Fields that a later version wrote are kept as they are when an audit writes the file anew.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     format: int = 1  # of this record; files of 0.1 have no number
     name: str
