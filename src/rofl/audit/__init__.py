@@ -1,4 +1,7 @@
-"""Which labels are wrong: functions of (labels, probabilities, features, centroids)."""
+"""Which labels are wrong: functions of (labels, probabilities, features, centroids).
+
+May import: core, data.
+"""
 
 from rofl.audit.dataframe import to_dataframe
 from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy

@@ -1,4 +1,7 @@
-"""The command line: arguments in, calls out."""
+"""The command line: arguments in, calls out.
+
+May import: everything.
+"""
 
 from rofl.cli.main import main
 

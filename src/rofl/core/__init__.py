@@ -1,1 +1,4 @@
-"""Pure maths on tensors: no I/O, no config, no randomness of its own."""
+"""Pure maths on tensors: no I/O, no config, no randomness of its own.
+
+May import: nothing.
+"""

@@ -1,7 +1,7 @@
 """Sites that learn together over a network, on Flower: coordinator, site, and the protocol between them.
 
-May import: everything but report, reproduce, tracking and cli. Parts of flwr that it does not promise to keep are
-imported in `flower_internal` alone.
+May import: core, data, models, methods, audit, config, simulation, training. Parts of flwr that are not its
+public interface are imported in `flower_internal` alone.
 """
 
 from rofl.federation.client_app import Client, SiteData, make_client_app

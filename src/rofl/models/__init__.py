@@ -1,6 +1,6 @@
 """Networks: one file each, and the registry of their names.
 
-Every network has `classes`, `feature_size` and `forward(x) -> (logits, features)`. May import: core, data.downloads.
+Every network has `classes`, `feature_size` and `forward(x) -> (logits, features)`. May import: core, data.
 """
 
 from rofl.models.network import Network

@@ -1,4 +1,7 @@
-"""Run folders to one self-contained HTML page, and small pictures for the terminal."""
+"""Run folders to one self-contained HTML page, and small pictures for the terminal.
+
+May import: core, data, models, methods, audit, config, simulation, training, reproduce.
+"""
 
 from rofl.report.audience import Audience
 from rofl.report.page import write_report

@@ -1,4 +1,7 @@
-"""Every table and figure of the paper by name."""
+"""Every table and figure of the paper by name.
+
+May import: core, data, models, methods, audit, config, simulation, training.
+"""
 
 from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
 from rofl.reproduce.plan import PAPER_TABLES, Plan, find_tables, make_plan
