@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from rofl import report
+from rofl.audit.detection import Detection
 from rofl.reproduce import PAPER_TABLES, PaperTable, TableCell, cell_experiment
 from rofl.reproduce.markdown import markdown, notes
 from rofl.reproduce.results import CellResult, TableResult, collect
 from rofl.reproduce.run_cache import RunCache
+from rofl.training.records import NoiseRecord, RoundRecord, RunSummary
 from tests.report.reading import Page
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert('$x')</script>"
@@ -27,9 +29,25 @@ def finish(store: RunCache, grid: PaperTable, cell: TableCell, seed: int, **summ
     assert chosen is not None
     place = store.place(chosen)
     place.write_experiment(chosen)
-    place.write_summary({"test_accuracy": 50.0, "seconds": 10.0, "seconds_per_round": 0.5, "detection": None} | summary)
+    place.write_summary(
+        RunSummary(
+            name=chosen.name,
+            method=chosen.method_name,
+            dataset=chosen.data.name,
+            noise=NoiseRecord(),
+            rounds=chosen.rounds,
+            seed=seed,
+            best_accuracy=None,
+            seconds=10.0,
+            seconds_per_round=0.5,
+            bytes_up=0,
+            bytes_down=0,
+            digest="",
+            **{"test_accuracy": 50.0, **summary},  # type: ignore[arg-type]
+        )
+    )
     for index, seconds in enumerate((9.0, 0.25, 0.2, 0.4), start=1):  # workers start in the first round
-        place.append_history({"round": index, "seconds": seconds})
+        place.append_history(RoundRecord(round=index, seconds=seconds))
     return place.path
 
 
@@ -80,7 +98,7 @@ def test_every_measure_is_read_from_its_place(tmp_path: Path) -> None:
         cells[0],
         0,
         test_accuracy=71.5,
-        detection={"precision": 0.9, "recall": 0.8},
+        detection=Detection(0.9, 0.8),
     )
     (folder / "divergence.json").write_text(
         json.dumps(
@@ -97,7 +115,7 @@ def test_detection_that_is_not_known_is_no_value(tmp_path: Path) -> None:
     cells = (TableCell("Precision", "0", measure="precision"),)
     grid, store = PaperTable("g", "Table 0", "x", "cifar10", cells), RunCache(tmp_path)
     finish(store, grid, cells[0], 0, detection=None)
-    finish(store, grid, cells[0], 1, detection={"precision": None, "recall": 0.0})
+    finish(store, grid, cells[0], 1, detection=Detection(None, 0.0))
     assert scored(store, grid, 2).entries[0].values == ()
 
 

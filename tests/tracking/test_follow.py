@@ -11,7 +11,7 @@ from rofl.tracking import TRACKERS, follow
 from rofl.tracking.tracker import TrackedRun
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import outcome, tiny, undisturbed
-from tests.tracking.entries import ENTRY, SUMMARY
+from tests.tracking.entries import SUMMARY, record_of
 
 
 class Fake:
@@ -53,8 +53,8 @@ def live(folder, log, rounds=3, problem=None) -> None:
     place = RunDir(folder)
     place.write_experiment(tiny())
     for index in range(1, rounds + 1):
-        place.append_history(ENTRY | {"round": index})
-        log(tiny(), ENTRY | {"round": index})
+        place.append_history(record_of(index))
+        log(tiny(), record_of(index))
     if problem:
         raise problem
     place.write_summary(SUMMARY)

@@ -2,11 +2,11 @@
 
 from rofl.tracking import logged_values
 from tests.flow.tiny import tiny
-from tests.tracking.entries import ENTRY, SUMMARY
+from tests.tracking.entries import RECORD, SUMMARY
 
 
 def test_a_round_is_numbers() -> None:
-    assert logged_values.of_round(ENTRY) == {
+    assert logged_values.of_round(RECORD) == {
         "accuracy/test": 50.0,
         "seconds/round": 0.5,
         "traffic/up": 22,
@@ -14,17 +14,27 @@ def test_a_round_is_numbers() -> None:
         "clients/dropped": 1,
         "training/loss": 1.5,
     }
-    assert "accuracy/test" not in logged_values.of_round(ENTRY | {"accuracy": None})
+    assert "accuracy/test" not in logged_values.of_round(RECORD.with_accuracy(None))
 
 
 def test_an_outcome_is_numbers_and_what_is_not_known_is_absent() -> None:
-    assert logged_values.of_summary(SUMMARY) == {"summary/test_accuracy": 50.0, "summary/estimated_ratio": 0.25}
+    assert logged_values.of_summary(SUMMARY) == {
+        "summary/test_accuracy": 50.0,
+        "summary/seconds": 1.5,
+        "summary/seconds_per_round": 0.5,
+        "summary/bytes_up": 66,
+        "summary/bytes_down": 33,
+        "summary/centroid_share": 0.0,
+        "summary/dropped": 0,
+        "summary/estimated_ratio": 0.25,
+    }
 
 
 def test_nothing_that_names_a_sample_or_a_client_leaves() -> None:
     shared = logged_values.for_others(SUMMARY)
-    assert "secret" in str(SUMMARY)
-    assert "secret" not in str((shared, logged_values.of_summary(SUMMARY), logged_values.of_round(ENTRY)))
+    assert str(SUMMARY).count("secret") == 3
+    assert "secret" in str(RECORD)
+    assert "secret" not in str((shared, logged_values.of_summary(SUMMARY), logged_values.of_round(RECORD)))
     assert shared["estimated"] == {"ratio": 0.25}
     assert shared["digest"] == "f7d5"
 

@@ -9,7 +9,7 @@ from rofl.errors import UserError
 from rofl.tracking import check_trackers
 from rofl.tracking.mlflow_tracker import MlflowTracker
 from tests.flow.tiny import tiny
-from tests.tracking.entries import ENTRY
+from tests.tracking.entries import RECORD
 
 
 def test_one_run_goes_through_all_starts(followed) -> None:
@@ -27,8 +27,8 @@ def test_every_round_stands_there_once(followed) -> None:
         steps = [metric.step for metric in followed.client.get_metric_history(followed.run_id, name)]
         assert steps == [1, 2, 3, 4], name
     latest, summary = followed.client.get_run(followed.run_id).data.metrics, followed.run.summary
-    assert latest["accuracy/test"] == pytest.approx(summary["final_accuracy"])
-    assert latest["summary/detection_precision"] == pytest.approx(summary["detection"]["precision"])
+    assert latest["accuracy/test"] == pytest.approx(summary.final_accuracy)
+    assert latest["summary/detection_precision"] == pytest.approx(summary.precision)
 
 
 def test_only_two_files_go_along(followed) -> None:
@@ -44,7 +44,7 @@ def test_a_run_that_was_deleted_is_started_anew(followed, tmp_path, monkeypatch)
     for _ in range(2):
         tracker = MlflowTracker(tmp_path)
         assert tracker.begin(tiny()).round == 0
-        tracker.add_round(ENTRY | {"metrics": {"share (%)": 1.0}})  # a name that MLflow does not take
+        tracker.add_round(RECORD.model_copy(update={"metrics": {"share (%)": 1.0}}))  # a name that MLflow does not take
         ids.append(json.loads((tmp_path / "mlflow.json").read_text()))
         followed.client.delete_run(ids[-1]["run_id"])
     assert ids[0] != ids[1]

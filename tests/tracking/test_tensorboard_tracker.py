@@ -6,7 +6,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from rofl.tracking.tensorboard_tracker import TensorBoardTracker
 from tests.flow.tiny import tiny
-from tests.tracking.entries import ENTRY
+from tests.tracking.entries import record_of
 
 
 def read(folder) -> EventAccumulator:
@@ -16,7 +16,7 @@ def read(folder) -> EventAccumulator:
 def test_every_round_stands_there_once(followed) -> None:
     events, history = read(followed.run.folder), followed.run.history
     accuracy = [(event.step, event.value) for event in events.Scalars("accuracy/test")]
-    assert accuracy == [(entry["round"], pytest.approx(entry["accuracy"])) for entry in history]
+    assert accuracy == [(record.round, pytest.approx(record.accuracy)) for record in history]
     for tag in ("seconds/round", "traffic/up", "traffic/down", "clients/dropped", "training/loss_cen"):
         assert [event.step for event in events.Scalars(tag)] == [1, 2, 3, 4], tag
 
@@ -24,10 +24,10 @@ def test_every_round_stands_there_once(followed) -> None:
 def test_the_outcome_and_the_settings_stand_there(followed) -> None:
     events, summary = read(followed.run.folder), followed.run.summary
     (found,) = events.Scalars("summary/test_accuracy")
-    assert (found.step, found.value) == (4, pytest.approx(summary["test_accuracy"]))
+    assert (found.step, found.value) == (4, pytest.approx(summary.test_accuracy))
     (found,) = events.Scalars("summary/detection_recall")
-    assert found.value == pytest.approx(summary["detection"]["recall"])
-    assert events.Scalars("summary/estimated_ratio")[0].value == pytest.approx(summary["estimated"]["ratio"])
+    assert found.value == pytest.approx(summary.recall)
+    assert events.Scalars("summary/estimated_ratio")[0].value == pytest.approx(summary.estimated.ratio)
     metadata = events.SummaryMetadata("_hparams_/session_start_info")
     settings = HParamsPluginData.FromString(metadata.plugin_data.content).session_start_info.hparams
     assert settings["noise.ratio"].number_value == 0.4
@@ -38,10 +38,10 @@ def test_a_file_that_was_cut_short_is_gone_on_with(tmp_path) -> None:
     first = TensorBoardTracker(tmp_path)
     first.begin(tiny())
     for index in (1, 2):
-        first.add_round(ENTRY | {"round": index})
+        first.add_round(record_of(index))
     (file,) = (tmp_path / "tensorboard").iterdir()
     file.write_bytes(file.read_bytes()[:-5])  # as a crash leaves it
     second = TensorBoardTracker(tmp_path)
     assert second.begin(tiny()).round == 1
-    second.add_round(ENTRY | {"round": 2})
+    second.add_round(record_of(2))
     assert [event.step for event in read(tmp_path).Scalars("accuracy/test")] == [1, 2]
