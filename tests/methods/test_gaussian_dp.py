@@ -9,7 +9,8 @@ from rofl.core.dp import l2_norm
 from rofl.core.tensors import Tensors, check_like, digest, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods import METHODS, FedAvg, Method, RoundContext, ServerState, Update
-from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors import GaussianDP
+from rofl.methods.processed import ProcessedMethod
 from rofl.models import Network
 from rofl.simulation.client import run_client
 from tests.methods import toy
@@ -24,8 +25,8 @@ def method(request: pytest.FixtureRequest) -> Method:
     return toy.build(name, start=2, **({"tau": "auto"} if auto else {}))
 
 
-def private(method: Method, clip: float = CLIP, noise: float = 0.0, secret: bool = False) -> GaussianDP:
-    return GaussianDP(method, clip, noise, len(CLIENTS), secret)
+def private(method: Method, clip: float = CLIP, noise: float = 0.0, secret: bool = False) -> Method:
+    return ProcessedMethod(method, (GaussianDP(clip, noise, len(CLIENTS), secret),))
 
 
 def part(update: Update, name: str) -> Tensors:

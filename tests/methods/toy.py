@@ -55,9 +55,9 @@ def clients() -> dict[str, ClientDataset]:
     }
 
 
-def network(name: str = "small", width: float = 0.25) -> Network:
+def network(name: str = "small", width: float = 0.25, seed: int = SEED) -> Network:
     """A network with its initial weights."""
-    return NetworkSpec(name, SHAPE, CLASSES, width, SEED).build()
+    return NetworkSpec(name, SHAPE, CLASSES, width, seed).build()
 
 
 def build(name: str, **settings: Any) -> Method:
@@ -79,7 +79,9 @@ def train(
     return run_client(method, net or network(), server_state, {}, data, RoundContext(index, SEED, client))[0]
 
 
-def play(method: Method, shards: list[ClientDataset], rounds: int, net: Network | None = None) -> ServerState:
+def play(
+    method: Method, shards: list[ClientDataset], rounds: int, net: Network | None = None, seed: int = SEED
+) -> ServerState:
     """Some rounds with all clients, as plain as can be."""
     net = net or network()
     server_state, states = method.init(net), [dict[str, Tensor]() for _ in shards]
@@ -87,10 +89,10 @@ def play(method: Method, shards: list[ClientDataset], rounds: int, net: Network 
         total = method.zero_update(server_state)
         for client, data in enumerate(shards):
             update, states[client] = run_client(
-                method, net, server_state, states[client], data, RoundContext(index, SEED, client)
+                method, net, server_state, states[client], data, RoundContext(index, seed, client)
             )
             total = total + update
-        server_state = method.server_update(server_state, total, RoundContext(index, SEED))
+        server_state = method.server_update(server_state, total, RoundContext(index, seed))
     return server_state
 
 

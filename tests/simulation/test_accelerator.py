@@ -14,8 +14,8 @@ from rofl.core.tensors import CPU
 from rofl.data import Transform
 from rofl.data.image_store import ImageFiles, ImageStore
 from rofl.methods import METHODS, Method, RoundContext, ServerState, Update
-from rofl.methods.postprocessors.bfloat16 import Bfloat16
-from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors import Bfloat16, GaussianDP
+from rofl.methods.processed import ProcessedMethod
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.executor import ClientExecutor, flatten_state, predict_job, shared_inputs, train_job
 from tests.data import pictures
@@ -27,8 +27,8 @@ CASES: dict[str, Method] = {
     **{name: toy.build(name, start=2) for name in METHODS},
     "rofl, tau estimated": toy.build("rofl", tau="auto", soft=False, pseudo="naive"),
     "rofl, ablated": toy.build("rofl", mask=False, global_centroids=False, pseudo="none"),
-    "rofl, private": GaussianDP(toy.build("rofl"), clip=1.0, noise=0.5, cohort=2),
-    "rofl, rounded": Bfloat16(toy.build("rofl")),
+    "rofl, private": ProcessedMethod(toy.build("rofl"), (GaussianDP(clip=1.0, noise=0.5, cohort=2),)),
+    "rofl, rounded": ProcessedMethod(toy.build("rofl"), (Bfloat16(),)),
 }
 
 

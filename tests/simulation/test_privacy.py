@@ -11,7 +11,8 @@ import rofl
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.errors import UserError
 from rofl.methods import METHODS, Rofl
-from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors import GaussianDP
+from rofl.methods.processed import ProcessedMethod
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import Outcome, outcome, tiny, undisturbed
 
@@ -53,8 +54,9 @@ def test_delta_is_for_the_accountant_alone() -> None:
 def test_off_means_the_method_itself_and_on_the_method_within() -> None:
     off, on = tiny().build_method(), tiny(**NOISY).build_method()
     assert isinstance(off, Rofl)
-    assert on == GaussianDP(off, clip=0.5, noise=0.5, cohort=3, secret=False)
-    assert tiny(**NOISY).build_method(secret_noise=True) == GaussianDP(off, 0.5, 0.5, 3, secret=True)
+    assert on == ProcessedMethod(off, (GaussianDP(clip=0.5, noise=0.5, cohort=3, secret=False),))
+    secret = tiny(**NOISY).build_method(secret_noise=True)
+    assert secret == ProcessedMethod(off, (GaussianDP(0.5, 0.5, 3, secret=True),))
 
 
 def test_settings_of_runs_before_there_was_privacy_are_the_same_experiment() -> None:

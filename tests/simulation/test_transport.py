@@ -9,8 +9,8 @@ import rofl
 from rofl.config.schema import parse_experiment
 from rofl.errors import UserError
 from rofl.methods import Rofl
-from rofl.methods.postprocessors.bfloat16 import Bfloat16
-from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors import Bfloat16, GaussianDP
+from rofl.methods.processed import ProcessedMethod
 from tests.flow.tiny import Killed, kill_after, outcome, tiny, undisturbed
 
 HALF = tiny(rounds=3, transport="half", method__tau="auto")
@@ -39,9 +39,10 @@ def test_half_is_half_the_traffic_and_another_run() -> None:
 def test_full_means_the_method_itself_and_half_is_outside_of_all_else() -> None:
     plain, noise = tiny().build_method(), {"privacy__clip": 0.5, "privacy__noise": 0.5}
     assert isinstance(plain, Rofl)
-    assert tiny(transport="half").build_method() == Bfloat16(plain)
-    private = GaussianDP(plain, clip=0.5, noise=0.5, cohort=3, secret=True)
-    assert tiny(transport="half", **noise).build_method(secret_noise=True) == Bfloat16(private)
+    assert tiny(transport="half").build_method() == ProcessedMethod(plain, (Bfloat16(),))
+    private = GaussianDP(clip=0.5, noise=0.5, cohort=3, secret=True)
+    both = tiny(transport="half", **noise).build_method(secret_noise=True)
+    assert both == ProcessedMethod(plain, (private, Bfloat16()))  # rounded after the noise
 
 
 def test_settings_of_runs_before_there_was_a_choice_are_the_same_experiment() -> None:

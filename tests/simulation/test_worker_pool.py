@@ -247,7 +247,7 @@ def test_no_worker_outlives_close(stage: Stage) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from tests.simulation.test_pool import Stage, train_job, predict_job
+from tests.simulation.test_worker_pool import Stage, train_job, predict_job
 stage = Stage(Path(sys.argv[1]))
 stage.moods(client0="waits")
 answers = stage.pool.run([predict_job("test", 0, 1), train_job(1, 0, {})])

@@ -14,8 +14,8 @@ from rofl.core.spec import Settings, Spec
 from rofl.data.specs import DataSpec, NoiseSpec, SplitSpec
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
-from rofl.methods.postprocessors.bfloat16 import Bfloat16
-from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors import Bfloat16, GaussianDP, Postprocessor
+from rofl.methods.processed import with_postprocessors
 from rofl.models.spec import ModelSpec
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
@@ -115,15 +115,20 @@ class Experiment(Spec):
         return self
 
     def build_method(self, secret_noise: bool = False) -> Method:
-        """The method, told of the noise: tau = "known" becomes its ratio.
+        """Return the method for this experiment's label noise (tau = "known" becomes its ratio), with postprocessors.
 
-        Clients of a real federation ask for secret noise: their privacy is gone where others can draw it again.
+        Args:
+            secret_noise: draw the noise of differential privacy from the operating system's entropy. Clients of a real
+                federation must: whoever can draw the noise again can subtract it.
         """
         method = _build(self.method["name"], self.method)
         method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio)
-        clip, noise = self.privacy.clip, self.privacy.noise
-        method = GaussianDP(method, clip, noise, self.cohort, secret_noise) if clip else method
-        return Bfloat16(method) if self.transport == "half" else method  # outermost: after the noise
+        postprocessors: list[Postprocessor] = []
+        if self.privacy.clip:
+            postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, secret_noise))
+        if self.transport == "half":
+            postprocessors.append(Bfloat16())  # last: it rounds what travels
+        return with_postprocessors(method, postprocessors)
 
     @property
     def method_name(self) -> str:

@@ -1,5 +1,12 @@
-"""The whole interface between a method and an engine."""
+"""The whole interface between a method and an engine.
 
+An engine (the simulation, or a federation over a network) calls a method through `Method` and nothing else. To write
+a method, inherit from `Method` and implement `init`, `zero_update`, `client_update` and `server_update`;
+`with_noise_rate`, `centralized` and `wire_dtype` have defaults. What is done to updates on their way, such as noise for
+privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
+"""
+
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -14,28 +21,28 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class RoundContext:
-    """When and where we are; every random draw and every schedule is a function of it."""
+    """The round, the seed and the client; every random draw and every schedule is a function of it."""
 
     index: int  # counts from 1, the paper's t
     seed: int
     client: int = -1  # -1 at the server
 
     def rng(self, purpose: str) -> torch.Generator:
-        """A generator for one purpose of this client in this round."""
+        """Return a new generator for one purpose of this client in this round; the same purpose, the same draws."""
         return generator(self.seed, self.index, self.client, purpose)
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the server keeps and broadcasts. Names and shapes never change during a run."""
+    """The tensors that the server keeps and broadcasts. Names, shapes and types never change during a run."""
 
-    model: Tensors
+    model: Tensors  # weights and running statistics, by the names of `Network.state_dict`
     aux: Tensors = field(default_factory=dict)  # rofl: centroids (K, d)
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one client sends. Every field means something only after adding over clients."""
+    """The message of one client. Every field means something only after adding over clients."""
 
     model: Tensors  # n_k * (w_k - w)
     weight: float  # n_k
@@ -53,24 +60,59 @@ class Update:
 
 
 class Method(Protocol):
-    """A federated method. Hyper-parameters are the fields of a frozen dataclass; nothing ever changes self."""
+    """A federated method, a frozen dataclass whose fields are its hyper-parameters; no method changes `self`.
 
-    def with_noise_rate(self, kind: str, ratio: float) -> Self:
-        """Return the method for labels with this kind and ratio of noise; most return themselves."""
+    Inherit from this class to get the defaults of the methods that are not abstract.
+    """
 
-    def centralized(self) -> Self:
-        """Return the method for the centralized setting, where a round is one epoch over all data."""
-
+    @abstractmethod
     def init(self, net: Network) -> ServerState:
-        """What the server starts from."""
+        """Return the state that the server starts from, given the network with its initial weights."""
 
+    @abstractmethod
     def zero_update(self, server_state: ServerState) -> Update:
-        """The update that changes nothing: where a sum starts, and the shape every client's update must have."""
+        """Return the update that changes nothing: the start of a sum, and the names and shapes of every update."""
 
+    @abstractmethod
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train on one client. `net` holds the global weights already; the returned state stays with the client."""
+        """Train on one client's data.
 
+        Args:
+            net: the network, which holds the weights of `server_state` already and may be changed.
+            server_state: what the server broadcast; read only.
+            client_state: what this method returned for this client the last time; empty at first.
+            data: the client's samples.
+            ctx: the round and the client, for schedules and random draws.
+
+        Returns:
+            The update for the server, and the state that stays with the client until its next round.
+        """
+
+    @abstractmethod
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Make the next global state from the sum of the cohort's updates, whose weight is above 0."""
+        """Return the next server state.
+
+        Args:
+            server_state: the state that was broadcast.
+            total: the sum of the cohort's updates; its weight is above 0.
+            ctx: the round, with client -1.
+        """
+
+    def with_noise_rate(self, kind: str, ratio: float) -> Self:
+        """Return the method for labels with this kind and ratio of noise; by default, itself."""
+        return self
+
+    def centralized(self) -> Self:
+        """Return the method for the centralized setting, where a round is one epoch over all data; default: itself."""
+        return self
+
+    def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the type in which tensors of a type travel between server and client; by default, the same."""
+        return dtype
+
+
+def wire_bytes(method: Method, tensors: Tensors) -> int:
+    """Return how many bytes these tensors take on their way between server and client."""
+    return sum(value.numel() * method.wire_dtype(value.dtype).itemsize for value in tensors.values())

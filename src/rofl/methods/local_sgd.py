@@ -9,12 +9,12 @@ from pydantic import ConfigDict, Field
 from torch import Tensor, nn
 
 from rofl.core.selection import keep_rate
-from rofl.methods.base import RoundContext
+from rofl.methods.base import Method, RoundContext
 from rofl.methods.fused_sgd import FusedSGD
 
 
 @dataclass(frozen=True)
-class LocalSgd:
+class LocalSgd(Method):
     """How a client trains; the defaults are the paper's (supplement, "Implementation details")."""
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
@@ -26,12 +26,8 @@ class LocalSgd:
     epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
     lr_decay_every: Annotated[int, Field(ge=0)] = 0  # rounds after which lr is divided by 10, again and again; 0: never
 
-    def with_noise_rate(self, kind: str, ratio: float) -> Self:
-        """The method, told of the noise; most do not ask."""
-        return self
-
     def centralized(self) -> Self:
-        """The method in the centralized setting, where a round is one epoch over all data."""
+        """Return the method with one local epoch a round."""
         return replace(self, epochs=1)
 
     def learning_rate(self, ctx: RoundContext) -> float:

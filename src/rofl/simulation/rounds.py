@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from rofl.core.rng import generator, sample
-from rofl.core.tensors import Tensors, check_like, to_bf16
-from rofl.methods.base import Method, RoundContext, ServerState, Update
-from rofl.methods.postprocessors.bfloat16 import Bfloat16
+from rofl.core.tensors import check_like
+from rofl.methods.base import Method, RoundContext, ServerState, Update, wire_bytes
 from rofl.simulation.client import single_thread
 
 ClientReply = tuple[Update, str | None]  # an update, and why it cannot be used, if so
@@ -81,16 +80,10 @@ def aggregate_round(
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}
     answered = len(cohort) - len(dropped)
-    half = isinstance(method, Bfloat16)
     traffic = Traffic(
-        down_model=_bytes(server_state.model, half) * len(cohort),
-        down_extra=_bytes(server_state.aux, half) * len(cohort),
-        up_model=_bytes(zero.model, half) * answered,
-        up_extra=_bytes(zero.aux, half) * answered,
+        down_model=wire_bytes(method, server_state.model) * len(cohort),
+        down_extra=wire_bytes(method, server_state.aux) * len(cohort),
+        up_model=wire_bytes(method, zero.model) * answered,
+        up_extra=wire_bytes(method, zero.aux) * answered,
     )
     return RoundResult(ctx.index, server_state, cohort, dropped, means, traffic, time.perf_counter() - started)
-
-
-def _bytes(tensors: Tensors, half: bool) -> int:
-    sent = to_bf16(tensors) if half else tensors
-    return sum(value.numel() * value.element_size() for value in sent.values())

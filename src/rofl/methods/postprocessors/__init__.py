@@ -1,1 +1,7 @@
-"""What is done to a client's update before it leaves: privacy, rounding."""
+"""Steps between a client's update and the server, as a list: differential privacy, then rounding for the wire."""
+
+from rofl.methods.postprocessors.base import Postprocessor, ServerStep
+from rofl.methods.postprocessors.bfloat16 import Bfloat16
+from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+
+__all__ = ["Bfloat16", "GaussianDP", "Postprocessor", "ServerStep"]

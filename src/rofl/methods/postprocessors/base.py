@@ -1,0 +1,65 @@
+"""The interface of a postprocessor: one step between a client's update and the server.
+
+After apple/pfl-research, whose postprocessors are a list that is applied to each user's statistics in order, and to
+their sum at the server in reverse. `rofl.methods.processed.ProcessedMethod` does this for every engine.
+"""
+
+from typing import Protocol
+
+import torch
+
+from rofl.methods.base import RoundContext, ServerState, Update
+
+
+class ServerStep(Protocol):
+    """Make the next server state from a sum of updates: `Method.server_update`, or a postprocessor's around it."""
+
+    def __call__(self, server_state: ServerState, total: Update, ctx: RoundContext, /) -> ServerState:
+        """Return the next server state."""
+
+
+class Postprocessor(Protocol):
+    """A step that changes what travels; a frozen dataclass that knows no method. Inherit to pass through the rest.
+
+    In the list `[a, b]` a client's update passes `a`, then `b`; their sum at the server passes `b`, then `a`, then the
+    method. So `b` sees what travels. An encoding whose sums must be exact (fixed point for secure aggregation) returns
+    integer tensors from `zero_update` and `client_update`, and decodes the sum in `server_update`.
+    """
+
+    def received_state(self, server_state: ServerState) -> ServerState:
+        """Return the server state as a client receives it. Applying it twice must change nothing more."""
+        return server_state
+
+    def zero_update(self, zero: Update, server_state: ServerState) -> Update:
+        """Return the update that changes nothing, in the form that `client_update` gives to updates."""
+        return zero
+
+    def client_update(
+        self, update: Update, server_state: ServerState, ctx: RoundContext, server_step: ServerStep
+    ) -> Update:
+        """Return a client's update as it goes on; called on the client.
+
+        Args:
+            update: the method's update, or that of the postprocessor before.
+            server_state: the state that the client received.
+            ctx: the round and the client.
+            server_step: what the server would do with a sum of such updates before this postprocessor.
+        """
+        return update
+
+    def server_update(
+        self, server_state: ServerState, total: Update, ctx: RoundContext, server_step: ServerStep
+    ) -> ServerState:
+        """Return the next server state.
+
+        Args:
+            server_state: the server's own state, not the received form of it.
+            total: the sum of what `client_update` returned for the clients of the round.
+            ctx: the round.
+            server_step: the step for a sum as it was before this postprocessor.
+        """
+        return server_step(server_state, total, ctx)
+
+    def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the type in which tensors of a type travel."""
+        return dtype

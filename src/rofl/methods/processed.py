@@ -1,0 +1,87 @@
+"""A method with postprocessors around its updates: the one place where they are composed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+
+from rofl.core.tensors import Tensors
+from rofl.data import ClientDataset
+from rofl.methods.base import Method, RoundContext, ServerState, Update
+from rofl.methods.postprocessors.base import Postprocessor, ServerStep
+from rofl.methods.weights import load_weights
+from rofl.models import Network
+
+
+@dataclass(frozen=True)
+class ProcessedMethod(Method):
+    """A method whose updates pass a list of postprocessors; to an engine it is a method like any other."""
+
+    method: Method
+    postprocessors: tuple[Postprocessor, ...]  # in the order in which a client applies them
+
+    def init(self, net: Network) -> ServerState:
+        """Return the method's initial state."""
+        return self.method.init(net)
+
+    def zero_update(self, server_state: ServerState) -> Update:
+        """Return the method's zero in the form that travels."""
+        zero = self.method.zero_update(server_state)
+        for postprocessor in self.postprocessors:
+            zero = postprocessor.zero_update(zero, server_state)
+        return zero
+
+    def client_update(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Update, Tensors]:
+        """Train from the state as the client receives it, and pass the update through the list.
+
+        Changes of weights are against the received state: what rounding removed is not sent back as if it were learnt.
+        """
+        received = server_state
+        for postprocessor in reversed(self.postprocessors):
+            received = postprocessor.received_state(received)
+        load_weights(net, received.model)  # in place of the server's
+        update, client_state = self.method.client_update(net, received, client_state, data, ctx)
+        server_step: ServerStep = self.method.server_update
+        for postprocessor in self.postprocessors:
+            update = postprocessor.client_update(update, received, ctx, server_step)
+            server_step = _around(postprocessor, server_step)
+        return update, client_state
+
+    def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
+        """Pass the sum through the list in reverse, and through the method's own step at the end."""
+        server_step: ServerStep = self.method.server_update
+        for postprocessor in self.postprocessors:
+            server_step = _around(postprocessor, server_step)
+        return server_step(server_state, total, ctx)
+
+    def with_noise_rate(self, kind: str, ratio: float) -> Self:
+        """Return the same postprocessors around the method for this noise."""
+        return replace(self, method=self.method.with_noise_rate(kind, ratio))
+
+    def centralized(self) -> Self:
+        """Return the same postprocessors around the method's centralized form."""
+        return replace(self, method=self.method.centralized())
+
+    def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the type in which tensors of a type travel, after all postprocessors."""
+        dtype = self.method.wire_dtype(dtype)
+        for postprocessor in self.postprocessors:
+            dtype = postprocessor.wire_dtype(dtype)
+        return dtype
+
+
+def with_postprocessors(method: Method, postprocessors: Sequence[Postprocessor]) -> Method:
+    """Return the method with postprocessors around its updates, or the method itself where there are none."""
+    return ProcessedMethod(method, tuple(postprocessors)) if postprocessors else method
+
+
+def _around(postprocessor: Postprocessor, inner: ServerStep) -> ServerStep:
+    """Return the server's step for sums of what the postprocessor made of updates."""
+
+    def server_step(server_state: ServerState, total: Update, ctx: RoundContext, /) -> ServerState:
+        return postprocessor.server_update(server_state, total, ctx, inner)
+
+    return server_step
