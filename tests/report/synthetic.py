@@ -13,12 +13,14 @@ import torch
 
 import rofl
 from rofl import report
-from rofl.audit.result import Features
+from rofl.audit.result import Features, NoiseEstimate
+from rofl.audit.suspect_list import SuspectRow
 from rofl.data import Dataset
 from rofl.data.federated import FederatedDataset
 from rofl.data.transforms import Transform
 from rofl.data.user.names import safe_names
 from rofl.report import tsne
+from rofl.training.records import FORMAT, NoiseRecord, RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
 CLIENTS = ("Northfield", "Southgate", "Westbury")  # words that plotly.js does not hold
@@ -56,26 +58,15 @@ def make(
     folder, count = RunDir(path), len(classes)
     folder.write_experiment(_experiment(clients))
     for client, file, rows in zip(clients, safe_names(clients), federated.parts, strict=True):
-        lines = [_line(federated, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
-        folder.write_suspects(file, lines)
+        suspects = [_suspect(federated, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
+        folder.write_suspects(file, suspects, named=True)
     rows = torch.randperm(len(clients) * each, generator=torch.Generator().manual_seed(0))[:shown]
     folder.write_features(Features(rows, torch.randn(len(rows), 6, generator=torch.Generator()), torch.eye(count, 6)))
+    for index, accuracy in ((1, 50.0), (2, 80.0)):
+        folder.append_history(RoundRecord(round=index, accuracy=accuracy))
     matrix = (0.8 * np.eye(count) + 0.2 / count).tolist()
-    folder.append_history({"round": 1, "accuracy": 50.0})
-    folder.append_history({"round": 2, "accuracy": 80.0})
-    folder.write_summary(
-        {
-            "test_accuracy": 80.0,
-            "best_accuracy": 80.0,
-            "detection": None,
-            "estimated": {"ratio": share, "clients": dict.fromkeys(clients, share / 2), "transition": matrix},
-            "classes": list(classes),
-            "seconds": 1.0,
-            "bytes_up": 1000,
-            "bytes_down": 1000,
-            "digest": f"digest of {path.name}",
-        }
-    )
+    estimated = NoiseEstimate(share, dict.fromkeys(clients, share / 2), matrix)
+    folder.write_summary(_summary(f"digest of {path.name}", classes, estimated))
     return Made(path, federated)
 
 
@@ -124,17 +115,39 @@ def _experiment(clients: Sequence[str]) -> rofl.Experiment:
     return rofl.preset("digits", noise__ratio=0.0, clients=len(clients), cohort=1)
 
 
-def _line(federated: FederatedDataset, client: str, row: int, place: float, share: float) -> dict[str, Any]:
-    """A line of a suspects file; the score falls from 1 to 0, and every other class is suggested by turns."""
+def _summary(digest: str, classes: Sequence[str], estimated: NoiseEstimate) -> RunSummary:
+    """The outcome of a run whose truth nobody knows."""
+    return RunSummary(
+        format=FORMAT,
+        name="digits",
+        method="rofl",
+        dataset="digits",
+        noise=NoiseRecord(),
+        rounds=2,
+        seed=0,
+        test_accuracy=80.0,
+        best_accuracy=80.0,
+        seconds=1.0,
+        seconds_per_round=0.5,
+        bytes_up=1000,
+        bytes_down=1000,
+        digest=digest,
+        estimated=estimated,
+        classes=list(classes),
+    )
+
+
+def _suspect(federated: FederatedDataset, client: str, row: int, place: float, share: float) -> SuspectRow:
+    """A row of a suspects file; the score falls from 1 to 0, and every other class is suggested by turns."""
     classes, given = federated.images.classes, int(federated.labels[row])
     flagged = place < share
     better = (given + 1 + (row // len(classes)) % (len(classes) - 1)) % len(classes)
-    return {
-        "sample": federated.images.ids[row],
-        "row": row,
-        "client": client,
-        "given": classes[given],
-        "suggested": classes[better if flagged else given],
-        "score": f"{1 - place:.6f}",
-        "flagged": "yes" if flagged else "no",
-    }
+    return SuspectRow(
+        row=row,
+        client=client,
+        sample=federated.images.ids[row],
+        given=classes[given],
+        suggested=classes[better if flagged else given],
+        score=1 - place,
+        flagged=flagged,
+    )

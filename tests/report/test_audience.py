@@ -115,12 +115,12 @@ def command(monkeypatch, capsys):
 
 def test_the_command_takes_a_site_or_the_server(runs, copied, command):
     folder = copied("rofl")
-    lines = RunDir(folder).read_suspects()
-    client = lines[0]["client"]  # has the most suspicious sample
+    rows = RunDir(folder).read_suspects()
+    client = rows[0].client  # has the most suspicious sample
     page = folder / f"report-{client}.html"
     assert command(folder, "--site", client) == (0, str(page), "")
     assert command(folder, "--server") == (0, str(folder / "report-server.html"), "")
-    assert set(data_of(page.read_text())["sample"]) <= {line["sample"] for line in lines if line["client"] == client}
+    assert set(data_of(page.read_text())["sample"]) <= {row.sample for row in rows if row.client == client}
     code, _, said = command(folder, "--site", client, "--server")
     assert (code, "A page is for a site or for the server" in said) == (2, True)
     code, _, said = command(folder, "--site", 7)

@@ -16,12 +16,12 @@ def made(tmp_path_factory):
 
 def test_columns_tell_of_each_suspect_in_the_order_of_suspicion(made, tmp_path):
     data = data_of(made.write(tmp_path / "page.html").read_text())
-    suspects = [line for line in RunDir(made.folder).read_suspects() if line.flagged]
+    suspects = [row for row in RunDir(made.folder).read_suspects() if row.flagged]
     assert len(suspects) == 120
     for name in ("client", "given", "suggested"):
         named = data["clients"] if name == "client" else data["classes"]
-        assert [named[place] for place in data[name]] == [line[name] for line in suspects]
-    assert data["sample"] == [line["sample"] for line in suspects]
+        assert [named[place] for place in data[name]] == [getattr(row, name) for row in suspects]
+    assert data["sample"] == [row.sample for row in suspects]
     assert data["score"] == sorted(data["score"], reverse=True)
     assert data["clients"] == list(CLIENTS)
     assert data["file"] == "decisions-run.csv"

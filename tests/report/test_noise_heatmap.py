@@ -25,8 +25,12 @@ def section(tmp_path):
     return write
 
 
+def estimate(transition):
+    return {"ratio": 0.1, "clients": {}, "transition": transition}
+
+
 def test_the_diagonal_does_not_outshine_the_rest(section):
-    _, drawing = section(("cat", "dog"), estimated={"transition": [[0.9, 0.1], [0.25, 0.75]]})
+    _, drawing = section(("cat", "dog"), estimated=estimate([[0.9, 0.1], [0.25, 0.75]]))
     wrong, right = drawing["data"]
     assert wrong["z"] == [[None, 10.0], [25.0, None]]
     assert wrong["zmax"] == 25
@@ -39,12 +43,12 @@ def test_the_diagonal_does_not_outshine_the_rest(section):
 
 
 def test_the_most_frequent_mistakes_are_said_in_words(section):
-    html, _ = section(("cat", "dog"), estimated={"transition": [[0.9, 0.1], [0.25, 0.75]]})
+    html, _ = section(("cat", "dog"), estimated=estimate([[0.9, 0.1], [0.25, 0.75]]))
     assert "dog labelled cat 25.0 % cat labelled dog 10.0 %" in Page(html).text
 
 
 def test_no_mistakes_are_said_too(section):
-    html, _ = section(("cat", "dog"), estimated={"transition": [[1, 0], [0, 1]]})
+    html, _ = section(("cat", "dog"), estimated=estimate([[1, 0], [0, 1]]))
     assert "No class is taken for another." in html
 
 
@@ -71,5 +75,5 @@ def test_of_200_classes_some_are_named_on_the_axes(section):
 
 
 def test_classes_without_names_are_numbers(section):
-    _, drawing = section(("cat", "dog"), classes=None)
+    _, drawing = section(("cat", "dog"), classes=[])
     assert drawing["data"][0]["x"] == ["0", "1"]

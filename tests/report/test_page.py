@@ -2,12 +2,16 @@ import csv
 import html
 import json
 import re
+import shutil
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import rofl
 from rofl import report
+from rofl.audit.suspect_list import read_suspects
 from rofl.data.federated import load_federated
 from rofl.report import charts, formatting
 from rofl.report.finished_runs import Group, grouped, read, read_all
@@ -15,6 +19,7 @@ from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import data_of
 
+RUN_OF_0_1 = Path(__file__).parents[1] / "fixtures" / "run-0.1" / "finished"
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert('$')</script>"
 
 
@@ -40,21 +45,26 @@ def spoil_summary(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def remove_from_summary(folder, *keys):
+    """As runs older than 0.1 are, which did not know these yet."""
+    path = folder / "summary.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key not in keys}))
+
+
 @pytest.mark.parametrize("name", ["plain", "rofl"])
 def test_page_holds_the_figures_of_each_summary(runs, parsed, name):
     summary = runs[name].summary
-    assert f"{summary['test_accuracy']:.1f} %" in parsed.text
-    assert f"{summary['best_accuracy']:.1f} %" in parsed.text
-    assert f"{100 * summary['detection']['precision']:.1f} %" in parsed.text
-    assert f"{100 * summary['detection']['recall']:.1f} %" in parsed.text
-    for figure in ("precision", "recall", "right_suggestions"):
-        value = summary["audit"][figure]
+    assert f"{summary.test_accuracy:.1f} %" in parsed.text
+    assert f"{summary.best_accuracy:.1f} %" in parsed.text
+    assert f"{100 * summary.detection.precision:.1f} %" in parsed.text
+    assert f"{100 * summary.detection.recall:.1f} %" in parsed.text
+    for value in (summary.audit.precision, summary.audit.recall, summary.audit.suggestion_accuracy):
         assert (formatting.UNKNOWN if value is None else f"{100 * value:.1f} %") in parsed.text
-    assert f"{100 * summary['centroid_share']:.1f} %" in parsed.text
-    assert f"{summary['bytes_up'] / 1e6:.1f} MB" in parsed.text
-    assert f"{summary['bytes_down'] / 1e6:.1f} MB" in parsed.text
-    assert summary["digest"] in parsed.text
-    assert summary["versions"]["torch"] in parsed.text
+    assert f"{100 * summary.centroid_share:.1f} %" in parsed.text
+    assert f"{summary.bytes_up / 1e6:.1f} MB" in parsed.text
+    assert f"{summary.bytes_down / 1e6:.1f} MB" in parsed.text
+    assert summary.digest in parsed.text
+    assert summary.versions["torch"] in parsed.text
 
 
 def test_headline_says_what_was_run(parsed):
@@ -113,15 +123,53 @@ def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
         assert f"{client} {len(suspects)} {100 * estimated[str(client)]:.1f} % {flagged}" in table
 
 
-def test_an_old_run_tells_the_share_of_suspects_as_its_noise(copied, written):
-    folder = copied("rofl")
+def test_a_run_of_0_1_gives_a_page(tmp_path, written):
+    folder = tmp_path / "finished"
+    shutil.copytree(RUN_OF_0_1, folder)
+    page = written(folder)
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps({**summary, "estimated": None, "classes": None, "audit": None}))
+    assert "format" not in summary
+    for text in (
+        "digits with 40 % wrong labels",
+        f"{summary['test_accuracy']:.1f} % test accuracy, mean of the last 4 rounds",
+        f"Sent up {summary['bytes_up'] / 1e3:.1f} kB",
+        f"Centroids' share {100 * summary['centroid_share']:.1f} %",
+        f"Suspect recall {100 * summary['audit']['recall']:.1f} %",
+        "Right suggestions " + formatting.UNKNOWN,
+        "0 20 0.0 % 0",  # the first client: samples, estimated noise, suspects
+        "What is taken for what",
+        "How samples lie",
+        "No label was flagged.",
+        "each = 50",  # its settings, as they were written
+    ):
+        assert text in page.text
+    plotted = drawings((tmp_path / "out.html").read_text())
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert plotted["accuracy"]["data"][0]["y"] == [record["accuracy"] for record in records]
+    assert sum(len(trace["x"]) for trace in plotted["features"]["data"]) == 120 + 10  # samples, centroids
+
+
+def test_a_run_of_0_1_has_its_suspects_as_cards(tmp_path):
+    """The fixture flags nothing, so one of its labels is flagged by hand."""
+    folder = tmp_path / "finished"
+    shutil.copytree(RUN_OF_0_1, folder)
+    suspects = folder / "suspects" / "0.csv"
+    suspects.write_text(suspects.read_text().replace("27,8,8,0.598261,no", "27,8,3,0.598261,yes"))
+    data = data_of(report.write_report([folder], tmp_path / "out.html").read_text())
+    assert (data["client"], data["clients"], data["sample"], data["score"]) == ([0], ["0"], ["27"], [0.5983])
+    assert [data["classes"][data[name][0]] for name in ("given", "suggested")] == ["8", "3"]
+    assert len(data["picture"]) == 1
+    assert data["wrong"] == [int(load_federated(read(folder).experiment.split).wrong[27])]
+
+
+def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
+    folder = copied("rofl")
+    remove_from_summary(folder, "format", "estimated", "classes", "audit")
     (folder / "features.safetensors").unlink()
     page = written(folder)
     rows = RunDir(folder).read_suspects()
-    own = [row["flagged"] == "yes" for row in rows if row["client"] == 0]
-    assert f"0 {len(own)} {100 * sum(own) / len(own):.1f} % {sum(own)}" in page.text
+    flags = [row.flagged for row in rows if row.client == "0"]
+    assert f"0 {len(flags)} {100 * sum(flags) / len(flags):.1f} % {sum(flags)}" in page.text
     assert "What is taken for what" not in page.text
     assert "How samples lie" not in page.text
 
@@ -130,8 +178,8 @@ def test_gallery_tells_every_flagged_sample(page, runs):
     flagged = [row for row in RunDir(runs["rofl"].folder).read_suspects() if row.flagged]
     data = data_of(page)
     assert flagged
-    assert data["sample"] == [row["sample"] for row in flagged]
-    assert [data["classes"][label] for label in data["given"]] == [row["given"] for row in flagged]
+    assert data["sample"] == [row.sample for row in flagged]
+    assert [data["classes"][label] for label in data["given"]] == [row.given for row in flagged]
     assert len(data["picture"]) == len(flagged)
     assert data["classes"] == runs["rofl"].summary.classes
 
@@ -183,11 +231,10 @@ def test_hostile_text_is_escaped(copied, tmp_path, written):
     folder = copied("rofl", to="<b>run")
     config = folder / "config.toml"
     config.write_text(config.read_text().replace('name = "digits"', f'name = "{HOSTILE}"', 1))
-    spoil_summary(folder, torch=HOSTILE, digest=HOSTILE)
+    spoil_summary(folder, versions={HOSTILE: HOSTILE}, digest=HOSTILE)
     for path in (folder / "suspects").glob("*.csv"):
-        with open(path, newline="") as file:
-            rows = [{**row, "given": HOSTILE, "suggested": HOSTILE} for row in csv.DictReader(file)]
-        RunDir(folder).write_suspects(int(path.stem), rows)
+        rows = [replace(row, given=HOSTILE, suggested=HOSTILE) for row in read_suspects(path)]
+        RunDir(folder).write_suspects(path.stem, rows, named=False)
     ordinary = len(written(copied("rofl", to="ordinary")).all("script"))
     page = written(folder)
     assert len(page.all("script")) == ordinary
@@ -255,7 +302,5 @@ def test_the_same_runs_give_the_same_page(runs, page, tmp_path):
 def test_values_that_are_not_known_are_dashes(copied, written):
     folder = copied("rofl")
     spoil_summary(folder, detection={"precision": None, "recall": None}, test_accuracy=None, best_accuracy=None)
-    summary = json.loads((folder / "summary.json").read_text())
-    del summary["audit"]
-    (folder / "summary.json").write_text(json.dumps(summary))
+    remove_from_summary(folder, "format", "audit")
     assert f"Detection recall {formatting.UNKNOWN}" in written(folder).text

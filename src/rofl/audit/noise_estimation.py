@@ -81,8 +81,8 @@ def memorized_share(labels: Tensor, probabilities: Tensor) -> float:
 
     >>> sure, doubtful = torch.tensor([[0.99, 0.01]]), torch.tensor([[0.8, 0.2]])
     >>> labels = torch.tensor([0, 0, 0, 1]).repeat(100)
-    >>> round(learnt_noise(labels, sure.expand(400, 2)), 2), round(learnt_noise(labels, doubtful.expand(400, 2)), 2)
-    (0.04, 0.8)
+    >>> [round(memorized_share(labels, model.expand(400, 2)), 2) for model in (sure, doubtful)]
+    [0.04, 0.8]
     """
     top, best = probabilities.double().max(dim=1)
     differs = (best != labels).double()  # (n,)
@@ -103,7 +103,7 @@ def discount_memorized(matrix: Tensor, learnt: float) -> Tensor:
     a right label, Q[j, j], is drawn (geometrically) to that of the most usual wrong one, the largest other Q[i, j]:
     with learnt = 1 a label tells only which classes it may come from. Rows no longer sum to 1.
 
-    >>> discounted(torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]), learnt=1.0).diagonal()
+    >>> discount_memorized(torch.tensor([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]]), learnt=1.0).diagonal()
     tensor([0.2000, 0.2000, 0.1000], dtype=torch.float64)
     """
     right = matrix.double().diagonal()  # (K,)

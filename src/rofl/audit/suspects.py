@@ -68,7 +68,7 @@ def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Te
 def centroid_disagrees(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:
     """Mask (n,) of labels that Eq. 7 does not trust: the most similar centroid (K, d) is another class's.
 
-    >>> unlike_centroid(torch.tensor([0, 0]), torch.eye(2), torch.eye(2))
+    >>> centroid_disagrees(torch.tensor([0, 0]), torch.eye(2), torch.eye(2))
     tensor([False,  True])
     """
     return c.similarity_labels(features, centroids) != labels

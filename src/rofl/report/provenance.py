@@ -31,7 +31,9 @@ def _block(run: FinishedRun) -> str:
     }
     if summary.dropped:
         entries["Clients dropped"] = summary.dropped
-    listed = "".join(f"<div><dt>{name}</dt><dd>{escape(str(value))}</dd></div>" for name, value in entries.items())
+    listed = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in entries.items()
+    )
     settings = escape((path / "config.toml").read_text())
     return (
         f'<article class="run"><h3>{escape(path.name)}</h3><dl class="facts">{listed}</dl>'
