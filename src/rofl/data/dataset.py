@@ -1,7 +1,7 @@
 """A data set: images in memory or in files, and their labels."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -35,8 +35,8 @@ class Dataset:
     clients: tuple[str, ...] = ()  # their names
     ids: tuple[str, ...] = ()  # the training samples' names, where they have some
     test_ids: tuple[str, ...] = ()  # the test samples'
-    content: str = ""  # a fingerprint of the data it came from, where it is a user's own
-    left_out: tuple[str, ...] = ()  # what could not be read, with the reason
+    fingerprint: str = ""  # a digest of the data it came from, where it is a user's
+    unreadable: tuple[str, ...] = ()  # samples that were left out, with the reason
     encoder: "TableEncoder | None" = None  # that made the features, where a user's table was read
 
     def __post_init__(self) -> None:
@@ -47,6 +47,13 @@ class Dataset:
                 check_labels(labels, len(self.classes))
             except ValueError as error:
                 raise UserError(f"{self.name}: {error}.", "fetch it again") from error
+
+    @classmethod
+    def from_arrays(cls, images: Any, labels: Any, **options: Any) -> "Dataset":
+        """Return a data set of arrays or tensors; `rofl.data.from_arrays.from_arrays` describes the options."""
+        from rofl.data.from_arrays import from_arrays  # it imports this module
+
+        return from_arrays(images, labels, **options)
 
     @property
     def shape(self) -> tuple[int, int, int]:

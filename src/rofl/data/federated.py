@@ -80,16 +80,26 @@ class FederatedDataset:
         write_split(path, self.labels, self.parts, self.images.train_labels, self.spec)
 
 
-def load_federated(spec: SplitSpec, data_dir: Path | None = None) -> FederatedDataset:
-    """Load, put the noise on the whole set, then distribute it: clients differ in their noise.
+def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> FederatedDataset:
+    """Load a data set, corrupt its labels and distribute it over clients.
 
-    Noise that differs from client to client by design goes on after the distribution.
+    Noise is applied to the whole set before it is distributed, so the clients' noise rates vary by chance; noise that
+    differs between clients by design is applied after the distribution.
+
+    Args:
+        spec: the settings; equal settings give equal results.
+        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        dataset: samples that the caller has in memory, instead of those that `spec.data` names.
+
+    Raises:
+        UserError: the data cannot be read, or does not fit the settings.
     """
     data = spec.data
     if data.at_sites:
         raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
-    whole = load_user_data(data.source) if data.path else load_dataset(data.name, data_dir)
-    images = whole.hold_out(data.validation).first(data.train, data.test)
+    if dataset is None:
+        dataset = load_user_data(data.source) if data.path else load_dataset(data.name, data_dir)
+    images = dataset.hold_out(data.validation).first(data.train, data.test)
     parts: Sequence[Tensor]
     if data.split:
         labels, parts = read_split(Path(data.split), images.train_labels, len(images.classes), spec)

@@ -96,7 +96,7 @@ class SiteClient:
         folder.write_history(history)
         folder.write_checkpoint(Checkpoint(self.experiment.rounds, server_state, {}))
         folder.write_audit(result)
-        folder.write_left_out(self.federated.images.left_out)
+        folder.write_left_out(self.federated.images.unreadable)
         folder.write_summary(summarize(self.experiment, result, history, server_state))
 
     def _check(self, server_state: ServerState) -> None:

@@ -126,7 +126,7 @@ class LocalData(_SiteData):
                 "path": str(Path(where.path).absolute()),
                 "test_path": where.test_path,
                 "partition": "iid",
-                "fingerprint": images.content,
+                "fingerprint": images.fingerprint,
                 "client_name": self.name,
             }
         )

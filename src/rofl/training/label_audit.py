@@ -64,7 +64,7 @@ def audit_data(
     if not experiment.data.path:
         images = replace(images, transform=load_named(experiment.data.name, data_dir).transform)
     owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
-    spec = DataSpec(path=source.path, side=side, channels=channels, fingerprint=images.content)
+    spec = DataSpec(path=source.path, side=side, channels=channels, fingerprint=images.fingerprint)
     clients = images.clients or (spec.title,)
     about = {"data": spec, "clients": len(clients), "cohort": 1, "setting": "federated"}
     chosen = experiment.model_copy(update=about)
@@ -79,7 +79,7 @@ def audit_data(
             *simulation.predict(last.server_state, "train", len(federated.labels)),
         )
     RunDir(out).write_audit(result)
-    RunDir(out).write_left_out(images.left_out)
+    RunDir(out).write_left_out(images.unreadable)
     return result
 
 

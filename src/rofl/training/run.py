@@ -162,7 +162,7 @@ def _continue(
             predictions = simulation.predict(server_state, "train", len(federated.labels))
             result = audit_labels(federated, server_state.aux.get("centroids"), *predictions)
         folder.write_audit(result)
-        folder.write_left_out(federated.images.left_out)
+        folder.write_left_out(federated.images.unreadable)
         folder.write_encoder(federated.images.encoder)
         summary = summarize(experiment, result, history, server_state)
         folder.write_summary(summary)

@@ -138,7 +138,7 @@ def test_broken_images_are_left_out_with_a_note(photos):
     images = taken(photos)
     assert len(images.train) + len(images.test) == 29
     assert images.note == "Left out, since they cannot be read: 2 images, site 2/cat/0.png, site 2/cat/bad.jpg."
-    assert images.left_out[1] == "site 2/cat/bad.jpg: not an image"
+    assert images.unreadable[1] == "site 2/cat/bad.jpg: not an image"
     assert not {"site 2/cat/bad.jpg", "site 2/cat/0.png"} & set(images.ids)
 
 
@@ -205,14 +205,14 @@ def test_what_cannot_be_used_is_told_in_one_sentence(tmp_path, path, sentence):
 
 def test_the_fingerprint_follows_the_content_and_not_the_place(photos, tmp_path):
     source = UserSource(str(photos))
-    content = load_user_data(source).content
-    assert load_user_data(replace(source, fingerprint=content, holdout=0.4, side=12)).content == content
+    content = load_user_data(source).fingerprint
+    assert load_user_data(replace(source, fingerprint=content, holdout=0.4, side=12)).fingerprint == content
     shutil.copytree(photos, tmp_path / "copy")
-    assert taken(tmp_path / "copy").content == content
+    assert taken(tmp_path / "copy").fingerprint == content
     (photos / "site 2" / "cat" / "0.png").rename(photos / "site 2" / "dog" / "zero.png")
     assert "is not what it was" in refused(photos, fingerprint=content)
     shutil.rmtree(photos)
     shutil.copytree(tmp_path / "copy", photos)
-    assert taken(photos, fingerprint=content).content == content
+    assert taken(photos, fingerprint=content).fingerprint == content
     save(photos / "site 2" / "cat" / "0.png", picture(0, 555))
     assert "is not what it was" in refused(photos, fingerprint=content)

@@ -51,7 +51,7 @@ def choose_for_data(
     said = apply_overrides(base, dotted)
     spec = parse_experiment({"data": said["data"]}).data
     images = load_user_data(replace(spec.source, fingerprint=""), progress)
-    dotted = {"data.fingerprint": images.content, **dotted}
+    dotted = {"data.fingerprint": images.fingerprint, **dotted}
     found, named = _found(images, said)
     clients = said.get("clients", named or max(1, min(_CLIENTS, len(images.train_labels) // _SHARE)))
     chosen = choose_settings(found, said, spec.title, clients)

@@ -131,9 +131,9 @@ def _image_set(found: ScannedData, train: list[int], labels: list[str]) -> Datas
         clients=tuple(clients),
         ids=tuple(entries[row].id for row in train),
         test_ids=tuple(entries[row].id for row in found.test),
-        content=found.fingerprint,
+        fingerprint=found.fingerprint,
         encoder=found.encoder,
-        left_out=tuple(f"{name}: {reason}" for name, reason in found.unreadable.items()),
+        unreadable=tuple(f"{name}: {reason}" for name, reason in found.unreadable.items()),
     )
 
 
