@@ -1,7 +1,7 @@
-"""Class-wise centroids: how clients form them, judge samples by them, and merge them.
+"""Class centroids in feature space: how clients compute and use them, and how the server merges them.
 
-A class that nobody has shown yet has the zero vector as its centroid ("no direction"). Such a centroid wins no
-comparison, and gives way to the first mean that arrives. Nothing here yields NaN.
+A class without samples so far has the zero vector as its centroid. Such a centroid is never the most similar one, and
+is replaced by the first mean that arrives. No function here returns NaN for finite inputs.
 """
 
 import torch
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Eq. 3: the mean feature of each class over the kept samples.
+    """Return the mean feature of each class over the kept samples (Eq. 3).
 
     Args:
         features: (n, d).
         labels: (n,) class of each sample.
         classes: K.
-        keep: (n,) mask of the samples that count; all where absent.
+        keep: (n,) mask of the samples that count; all of them if None.
 
     Returns:
         The means (K, d), zero for a class without samples, and the counts (K,).
@@ -32,7 +32,11 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
 
 
 def similarity(left: Tensor, right: Tensor) -> Tensor:
-    """sim(., .) of the paper: cosine along the last dimension, negative values clamped to 0; 0 for a zero vector.
+    """Return sim(., .) of the paper: the cosine along the last dimension, clamped to [0, 1]; 0 for a zero vector.
+
+    Args:
+        left: (..., d).
+        right: (..., d), broadcast against `left`.
 
     >>> similarity(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-2.0, 0.0]]))
     tensor([1., 0.])
@@ -41,13 +45,12 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
 
 
 def update_centroids(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
-    """Eq. 4, and with the last batch's centroids as `old` its mini-batch form Eq. 13.
+    """Return local centroids (K, d): (1 - sim^2) * old + sim^2 * means for each class (Eq. 4, Eq. 13).
 
-    (1 - sim^2) * old + sim^2 * means, class by class. A class without samples keeps its centroid; a class without
-    a centroid takes the mean.
+    A class without samples keeps its centroid; a class without a centroid takes the mean.
 
     Args:
-        old: (K, d) global centroids (Eq. 4) or those of the step before (Eq. 13).
+        old: (K, d) global centroids (Eq. 4), or those of the previous mini-batch (Eq. 13).
         means: (K, d) of `class_means`.
         counts: (K,) of `class_means`.
 
@@ -62,24 +65,33 @@ def update_centroids(old: Tensor, means: Tensor, counts: Tensor) -> Tensor:
 
 
 def has_centroid(centroids: Tensor) -> Tensor:
-    """Mask (K,) of the classes that have a centroid at all."""
+    """Return a mask (K,) of the classes that have a centroid, i.e. a vector other than zero."""
     length: Tensor = torch.linalg.vector_norm(centroids, dim=-1)  # (K,)
     return length > 0
 
 
 def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
-    """Eq. 6: the class whose centroid is most similar, (n,). A feature's own length does not matter for that.
+    """Return the class with the most similar centroid, (n,) (Eq. 6).
+
+    Args:
+        features: (n, d); their norms do not matter for the maximum.
+        centroids: (K, d).
 
     >>> similarity_labels(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.eye(2))
     tensor([0, 1])
     """
     length = torch.linalg.vector_norm(centroids, dim=1)  # (K,)
-    along = features @ (centroids / length.unsqueeze(1)).T  # (n, K), not a number where a class has no centroid
-    return torch.where(length > 0, along, -torch.inf).argmax(dim=1)
+    projection = features @ (centroids / length.unsqueeze(1)).T  # (n, K), NaN where a class has no centroid
+    return torch.where(length > 0, projection, -torch.inf).argmax(dim=1)
 
 
 def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
-    """Eq. 7: m = 1 where the similarity label agrees with the given label, (n,) mask.
+    """Return the mask m (n,) of samples whose similarity label agrees with the given label (Eq. 7).
+
+    Args:
+        features: (n, d).
+        labels: (n,) given labels.
+        centroids: (K, d).
 
     >>> confident_mask(torch.tensor([[0.9, 0.1], [0.0, 2.0]]), torch.tensor([0, 0]), torch.eye(2))
     tensor([ True, False])
@@ -88,10 +100,15 @@ def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tenso
 
 
 def weighted_centroids(local: Tensor, stored: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """One client's part of Eq. 11 and 12: w * f (K, d) and w (K, 1) with w = sim(stored global, local).
+    """Return one client's summands of Eq. 11 and 12: w * local (K, d) and w (K, 1), with w = sim(stored, local).
 
-    w is 0 for a class the client has no sample of, and 1 where there is no global centroid yet (round 1): then the
-    server's quotient is the plain mean.
+    w is 0 for a class of which the client has no sample, and 1 where there is no global centroid yet (round 1), so
+    that the server then computes the plain mean.
+
+    Args:
+        local: (K, d) the client's centroids.
+        stored: (K, d) global centroids that the server sent.
+        counts: (K,) the client's samples of each class.
 
     >>> weighted_centroids(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([7]))
     (tensor([[2., 0.]]), tensor([[1.]]))
@@ -102,7 +119,12 @@ def weighted_centroids(local: Tensor, stored: Tensor, counts: Tensor) -> tuple[T
 
 
 def global_centroids(weighted: Tensor, weights: Tensor, stored: Tensor) -> Tensor:
-    """Eq. 11 from the two sums over the cohort; a class with no weight keeps its stored centroid.
+    """Return the new global centroids (K, d) from the two sums over the cohort (Eq. 11).
+
+    Args:
+        weighted: (K, d) sum of w * local.
+        weights: (K, 1) sum of w.
+        stored: (K, d) global centroids so far; a class without weight keeps its own.
 
     >>> global_centroids(torch.tensor([[6.0, 0.0], [0.0, 0.0]]), torch.tensor([[2.0], [0.0]]), torch.ones(2, 2))
     tensor([[3., 0.],

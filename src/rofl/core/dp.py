@@ -1,12 +1,13 @@
-"""How a sum over clients is made to tell little about any one of them: what each sends is clipped, and noise is added.
+"""The Gaussian mechanism for a sum over clients: each client clips its summand and adds its share of the noise.
 
-Where no client sends a vector longer than C, the sum changes by C at most when one of them sends zero instead. Gaussian
-noise of standard deviation sigma * C on the sum hides such a change; `rofl.training.privacy_budget` says how well. Each
-of m clients adds a share of variance (sigma * C)^2 / m, so that nobody is trusted with all of it.
+If no client sends a vector longer than C, replacing one client's vector by zero changes the sum by at most C. Gaussian
+noise of standard deviation sigma * C on the sum hides such a change; `rofl.training.privacy_budget` computes epsilon.
+Each of m clients adds noise of variance (sigma * C)^2 / m, so that no single party has to be trusted with all of it.
 
-A vector may have parts of different units (weights, running statistics, centroids), each of which is clipped to C for
-itself. Part j gets noise of standard deviation sigma * C / a_j, where the squares of the a_j add up to 1. That is as
-good: multiplied by a_j / C, the parts together are a vector of length 1 at most, and all their noise is sigma.
+A vector may have parts of different scale (weights, running statistics, centroids), each of which is clipped to C
+separately. Part j gets noise of standard deviation sigma * C / a_j, where the squares of the a_j sum to 1. The
+guarantee is the same: scaled by a_j / C, the parts together form a vector of norm at most 1, with noise sigma on each
+coordinate.
 """
 
 import math
@@ -19,20 +20,20 @@ from torch import Tensor
 
 from rofl.core.tensors import Tensors, zeros_like
 
-_ROUNDING = 1e-6  # clipped vectors stay this share shorter than allowed, so that no rounding makes them longer
+_ROUNDING = 1e-6  # clipped vectors are shorter than allowed by this share, so that rounding never makes them longer
 
 
 def privatize(
     parts: Sequence[Tensors], bound: float, noise: float, clients: int, rng: torch.Generator | None
 ) -> list[Tensors]:
-    """One client's summand: each part clipped to `bound`, with this client's share of the noise.
+    """Return one client's summand, each part clipped to `bound` and with this client's share of the noise.
 
     Args:
-        parts: what the client would send.
-        bound: C.
+        parts: the update of the client, in parts that are clipped separately.
+        bound: C, the largest norm of a part.
         noise: sigma, the noise multiplier of the sum.
-        clients: how many add their share.
-        rng: where the noise comes from; see `gaussian`.
+        clients: m, the number of clients that add a share of the noise.
+        rng: the source of the noise; see `standard_normal`.
     """
     spread = noise * bound / math.sqrt(clients)
     sizes = [sum(value.numel() for value in part.values()) for part in parts]
@@ -43,7 +44,10 @@ def privatize(
 
 
 def part_weights(sizes: Sequence[int]) -> list[float]:
-    """The a_j for parts of d_j numbers with which all the noise together is least: a_j^2 in proportion to sqrt(d_j).
+    """Return the a_j that minimise the total noise over parts of d_j numbers: a_j^2 is proportional to sqrt(d_j).
+
+    Args:
+        sizes: d_j, the number of coordinates of each part.
 
     >>> [round(weight**2, 2) for weight in part_weights([6400, 400])]
     [0.8, 0.2]
@@ -53,7 +57,7 @@ def part_weights(sizes: Sequence[int]) -> list[float]:
 
 
 def l2_norm(tensors: Tensors) -> float:
-    """The Euclidean length of all tensors together, as one long vector.
+    """Return the Euclidean norm of all tensors together, as of one vector; computed in float64.
 
     >>> l2_norm({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])})
     5.0
@@ -62,36 +66,43 @@ def l2_norm(tensors: Tensors) -> float:
 
 
 def clip_norm(tensors: Tensors, bound: float) -> Tensors:
-    """All tensors, shortened by one factor to the length `bound`; where they are not longer, they stay as they are.
+    """Return the tensors scaled down to the norm `bound`, or as they are if their norm is not larger.
 
-    What is not finite becomes zero: it could not be bounded otherwise.
+    Tensors whose norm is not finite become zero, since they cannot be bounded otherwise.
 
     >>> clip_norm({"w": torch.tensor([3.0]), "b": torch.tensor([[4.0]])}, bound=2.5)
     {'w': tensor([1.5000]), 'b': tensor([[2.0000]])}
     """
-    found = l2_norm(tensors)
-    if not math.isfinite(found):
+    norm = l2_norm(tensors)
+    if not math.isfinite(norm):
         return zeros_like(tensors)
-    if found <= bound:
+    if norm <= bound:
         return tensors
-    return {name: value * (bound / found * (1 - _ROUNDING)) for name, value in tensors.items()}
+    return {name: value * (bound / norm * (1 - _ROUNDING)) for name, value in tensors.items()}
 
 
 def add_noise(tensors: Tensors, spread: float, rng: torch.Generator | None) -> Tensors:
-    """Every number with independent Gaussian noise of this standard deviation."""
+    """Return the tensors with independent Gaussian noise added to each number.
+
+    Args:
+        tensors: the values.
+        spread: the standard deviation; 0 to return the tensors as they are.
+        rng: the source of the noise; see `standard_normal`.
+    """
     if spread == 0:
         return tensors
-    drawn = {
-        name: standard_normal(tensors[name], rng) for name in sorted(tensors)
-    }  # the dict's own order does not matter
+    # drawn in sorted order, so that the order of the dictionary does not matter
+    drawn = {name: standard_normal(tensors[name], rng) for name in sorted(tensors)}
     return {name: value + spread * drawn[name] for name, value in tensors.items()}
 
 
 def standard_normal(like: Tensor, rng: torch.Generator | None) -> Tensor:
-    """Standard normal numbers, of a tensor's shape and type, and where it is.
+    """Return standard normal numbers of a tensor's shape and type, on its device.
 
-    Whoever knows a generator's seed can draw them again and subtract them: that is for simulations. Without a
-    generator they come from the operating system's entropy, and nobody can.
+    Args:
+        like: the tensor.
+        rng: a seeded generator, for simulations only: whoever knows the seed can draw the noise again and subtract
+            it. If None, the numbers come from the operating system's entropy, and nobody can.
     """
     if rng is not None:
         return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)

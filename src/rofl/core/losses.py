@@ -1,4 +1,7 @@
-"""The terms of the total loss (Eq. 9) and of Joint Optimization's, per sample where the sum allows it."""
+"""The terms of the total loss (Eq. 9), and those of Joint Optimization.
+
+They take log-probabilities, and return one value per sample where the term is a sum over samples.
+"""
 
 import math
 from typing import Literal
@@ -11,7 +14,11 @@ CentroidForm = Literal["dimension", "sample", "sum"]
 
 
 def cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
-    """l_ce per sample, (n,); the targets are classes (n,) or distributions (n, K).
+    """Return the cross-entropy l_ce of each sample, (n,).
+
+    Args:
+        log_probs: (n, K).
+        targets: classes (n,), or distributions (n, K).
 
     >>> cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]))
     tensor([0.6931])
@@ -24,7 +31,7 @@ def cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
 
 
 def classification(given: Tensor, pseudo: Tensor, mask: Tensor) -> Tensor:
-    """Eq. 1, L_c per sample: the given label's loss for confident samples, the pseudo-label's for the others.
+    """Return L_c of each sample (Eq. 1): the given label's loss if it is confident, else the pseudo-label's.
 
     Args:
         given: (n,) l_ce to the given labels.
@@ -38,10 +45,17 @@ def classification(given: Tensor, pseudo: Tensor, mask: Tensor) -> Tensor:
 
 
 def centroid(features: Tensor, centroids: Tensor, labels: Tensor, mask: Tensor, form: CentroidForm) -> Tensor:
-    """Eq. 5, L_cen: squared distance of confident samples to their class centroid.
+    """Return L_cen (Eq. 5): the squared distance of confident samples to their class centroid.
 
-    The gradient flows into the features, never into the centroids. Forms: "sum" is the letter of Eq. 5, "sample" its
-    mean over the batch, "dimension" the mean over the batch and the feature dimension.
+    The gradient flows into the features, never into the centroids.
+
+    Args:
+        features: (n, d).
+        centroids: (K, d).
+        labels: (n,) given labels.
+        mask: (n,) confident samples (Eq. 7).
+        form: "sum" over the batch, as Eq. 5 is printed; "sample" for the mean over the batch; "dimension" for the
+            mean over the batch and the feature dimension.
 
     >>> features, centroids = torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])
     >>> centroid(features, centroids, torch.tensor([0]), torch.tensor([True]), "sum")
@@ -49,8 +63,8 @@ def centroid(features: Tensor, centroids: Tensor, labels: Tensor, mask: Tensor, 
     >>> centroid(features, centroids, torch.tensor([0]), torch.tensor([True]), "dimension")
     tensor(2.)
     """
-    apart = (features - centroids.detach()[labels]).square().sum(dim=1)  # (n,)
-    total = (apart * mask).sum()
+    distance = (features - centroids.detach()[labels]).square().sum(dim=1)  # (n,)
+    total = (distance * mask).sum()
     if form == "sum":
         return total
     samples = max(len(features), 1)
@@ -58,7 +72,7 @@ def centroid(features: Tensor, centroids: Tensor, labels: Tensor, mask: Tensor, 
 
 
 def entropy(log_probs: Tensor) -> Tensor:
-    """L_e per sample, (n,): -sum p log p of the prediction; low when the network has made up its mind.
+    """Return L_e of each sample, (n,): the entropy -sum p log p of the prediction (n, K).
 
     >>> entropy(torch.tensor([[0.5, 0.5]]).log())
     tensor([0.6931])
@@ -67,7 +81,11 @@ def entropy(log_probs: Tensor) -> Tensor:
 
 
 def divergence(labels: Tensor, log_probs: Tensor) -> Tensor:
-    """KL(labels || prediction) per sample, (n,): L_c of Joint Optimization, for distributions (n, K).
+    """Return KL(labels || prediction) of each sample, (n,): L_c of Joint Optimization.
+
+    Args:
+        labels: (n, K) soft labels.
+        log_probs: (n, K).
 
     >>> divergence(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.5]]).log())
     tensor([0.6931])
@@ -76,7 +94,7 @@ def divergence(labels: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def prior(log_probs: Tensor) -> Tensor:
-    """KL(uniform || mean prediction of the batch): L_p of Joint Optimization, which keeps all classes in use.
+    """Return KL(uniform || mean prediction of the batch): L_p of Joint Optimization, which keeps all classes in use.
 
     >>> prior(torch.tensor([[1.0, 0.0], [0.0, 1.0]]).log())
     tensor(0.)
@@ -86,7 +104,12 @@ def prior(log_probs: Tensor) -> Tensor:
 
 
 def linear_ramp(index: int, start: float, length: float) -> float:
-    """How much of lambda_cen acts in round t (supplement, "Scheduling"): 0 up to `start`, then linear to 1.
+    """Return the factor of lambda_cen in round t (supplement, "Scheduling"): 0 up to `start`, then linear to 1.
+
+    Args:
+        index: t, the round, counted from 1.
+        start: the last round with factor 0.
+        length: the rounds over which the factor grows; 0 for a step.
 
     >>> [linear_ramp(t, start=10, length=5) for t in (1, 10, 11, 15, 40)]
     [0.0, 0.0, 0.2, 1.0, 1.0]

@@ -1,4 +1,7 @@
-"""Label noise. Everywhere: Q[i, j] = P(noisy = j | true = i), rows sum to 1 (the paper's orientation)."""
+"""Label noise by transition matrices.
+
+Everywhere, Q[i, j] = P(noisy = j | true = i), so rows sum to 1 (the paper's orientation).
+"""
 
 from collections.abc import Callable
 
@@ -7,7 +10,13 @@ from torch import Tensor
 
 
 def symmetric(classes: int, ratio: float) -> Tensor:
-    """Symmetric flipping (supplement, "Two types of noisy labels"): a wrong label is any other class alike.
+    """Return Q of symmetric flipping, (K, K) float64: a wrong label is any other class with equal probability.
+
+    See the supplement, "Two types of noisy labels".
+
+    Args:
+        classes: K, at least 2.
+        ratio: the share of wrong labels, in [0, 1).
 
     >>> symmetric(3, 0.4)
     tensor([[0.6000, 0.2000, 0.2000],
@@ -20,7 +29,11 @@ def symmetric(classes: int, ratio: float) -> Tensor:
 
 
 def pair(classes: int, ratio: float) -> Tensor:
-    """Pair flipping (supplement): a wrong label is always the next class, the last one's is the first.
+    """Return Q of pair flipping (supplement), (K, K) float64: a wrong label is the next class, cyclically.
+
+    Args:
+        classes: K, at least 2.
+        ratio: the share of wrong labels, in [0, 1).
 
     >>> pair(3, 0.25)
     tensor([[0.7500, 0.2500, 0.0000],
@@ -33,7 +46,13 @@ def pair(classes: int, ratio: float) -> Tensor:
 
 
 def fully_noisy_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
-    """Q where one class is never labelled right ("Different noise ratios in classes"); the others are at the ratio.
+    """Return Q where one class is never labelled right, (K, K) ("Different noise ratios in classes").
+
+    Args:
+        make: `symmetric` or `pair`.
+        classes: K.
+        ratio: the noise ratio of the other classes.
+        wrong: the class whose labels are all wrong.
 
     >>> fully_noisy_class(symmetric, 3, 0.4, wrong=0)
     tensor([[0.0000, 0.5000, 0.5000],
@@ -43,14 +62,24 @@ def fully_noisy_class(make: Callable[[int, float], Tensor], classes: int, ratio:
     if not 0 <= wrong < classes:
         raise ValueError(f"a class lies in 0..{classes - 1}, not {wrong}")
     matrix = make(classes, ratio)  # (K, K)
-    row = make(classes, 0.5)[wrong]  # any noise shows where wrong labels go; `ratio` may be 0
+    row = make(classes, 0.5)[wrong]  # any positive ratio gives the shape of the row; `ratio` may be 0
     row[wrong] = 0
     matrix[wrong] = row / row.sum()
     return matrix
 
 
 def group_ratios(ratio: float, spread: float, groups: int = 5) -> Tensor:
-    """Noise ratios of groups of clients, evenly over [ratio - spread, ratio + spread] ("... ratios in clients").
+    """Return noise ratios of groups of clients, (groups,), evenly spaced over [ratio - spread, ratio + spread].
+
+    See the paper, "Different noise ratios in clients".
+
+    Args:
+        ratio: the mean ratio.
+        spread: eta, the largest distance from the mean.
+        groups: the number of groups, at least 2.
+
+    Raises:
+        ValueError: a ratio would lie outside [0, 1).
 
     >>> group_ratios(0.4, 0.2)
     tensor([0.2000, 0.3000, 0.4000, 0.5000, 0.6000], dtype=torch.float64)
@@ -64,17 +93,27 @@ def group_ratios(ratio: float, spread: float, groups: int = 5) -> Tensor:
 
 
 def assign_groups(clients: int, groups: int, generator: torch.Generator) -> Tensor:
-    """The group of each client, at random; no group has more than one client more than another.
+    """Return a random group for each client, (clients,); group sizes differ by at most one.
+
+    Args:
+        clients: the number of clients.
+        groups: the number of groups.
+        generator: the source of randomness.
 
     >>> assign_groups(10, 5, torch.Generator().manual_seed(0)).bincount()
     tensor([2, 2, 2, 2, 2])
     """
-    names = torch.randperm(groups, generator=generator)  # which groups get one more is random too
-    return names[torch.randperm(clients, generator=generator) % groups]  # (clients,)
+    order = torch.randperm(groups, generator=generator)  # which groups get one more is random too
+    return order[torch.randperm(clients, generator=generator) % groups]  # (clients,)
 
 
 def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw each noisy label from its true label's row of Q.
+    """Return noisy labels (n,), each drawn from the row of Q of its true label.
+
+    Args:
+        labels: (n,) true labels.
+        matrix: Q, (K, K).
+        generator: the source of randomness; one number is drawn for each label.
 
     >>> corrupt(torch.tensor([0, 1, 2]), pair(3, 0.0), torch.Generator().manual_seed(0))
     tensor([0, 1, 2])
@@ -84,12 +123,16 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
     if len(labels) == 0:
         return labels.clone()
     draw = torch.rand(len(labels), 1, generator=generator, dtype=torch.float64)  # (n, 1)
-    edges = matrix.cumsum(dim=1)[labels.long()]  # (n, K), the last column is 1 up to rounding
+    edges = matrix.cumsum(dim=1)[labels.long()]  # (n, K); the last column is 1 up to rounding
     return (draw >= edges[:, :-1]).sum(dim=1)  # (n,)
 
 
 def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
-    """The share of labels that are wrong; a draw at ratio 0.4 rarely gives exactly 0.4.
+    """Return the share of labels that are wrong; a draw at ratio 0.4 rarely gives exactly 0.4.
+
+    Args:
+        labels: (n,) given labels.
+        truth: (n,) true labels.
 
     >>> empirical_noise_rate(torch.tensor([0, 1, 1, 0]), torch.tensor([0, 1, 0, 0]))
     0.25
@@ -98,7 +141,11 @@ def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Labels are whole numbers in 0 .. classes - 1, or a clear error."""
+    """Check that labels are one row of whole numbers in 0 .. classes - 1.
+
+    Raises:
+        ValueError: they are not.
+    """
     if labels.is_floating_point() or labels.dtype == torch.bool or labels.dim() != 1:
         raise ValueError("labels must be one row of whole numbers")
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:

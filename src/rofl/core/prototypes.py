@@ -1,15 +1,21 @@
-"""Several prototypes per class, by density and distance (Han et al. 2019, "Deep Self-Learning From Noisy Labels")."""
+"""Selection of several prototypes per class (Han et al. 2019, "Deep Self-Learning From Noisy Labels").
+
+Prototypes are images in dense regions of the feature space that are not too similar to a denser one.
+"""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_RANK = 0.4  # S_c: the similarity at this place of all, from the largest down
-_TOO_CLOSE = 0.95  # eta from here on: a denser image says the same already
+_RANK = 0.4  # S_c is the similarity at this quantile of all, counted from the largest
+_TOO_CLOSE = 0.95  # eta: an image this similar to a denser one is redundant
 
 
 def pair_similarities(features: Tensor) -> Tensor:
-    """S of Han's Eq. 2: cosine of each image with each, (m, m).
+    """Return S of Han's Eq. 2, the cosine similarity of each pair of images, (m, m).
+
+    Args:
+        features: (m, d) of the images of one class.
 
     >>> pair_similarities(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     tensor([[1., 0.],
@@ -17,22 +23,31 @@ def pair_similarities(features: Tensor) -> Tensor:
     """
     directions = F.normalize(features, dim=1)
     similar = directions @ directions.T
-    return (similar + similar.T) / 2  # a pair counts alike for both: some machines round the two products differently
+    return (similar + similar.T) / 2  # symmetric to the bit: some machines round the two products differently
 
 
 def densities(similar: Tensor) -> Tensor:
-    """Rho of Han's Eq. 3: how many images are more similar than S_c, less how many are less similar, (m,).
+    """Return rho of Han's Eq. 3, (m,): how many images are more similar than S_c, minus how many are less similar.
+
+    Args:
+        similar: (m, m) of `pair_similarities`.
 
     >>> densities(torch.tensor([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]]))
     tensor([ 0.,  0., -1.])
     """
     entries = similar.flatten()
-    threshold = entries.kthvalue(len(entries) - int(round(_RANK * len(entries), 9))).values  # 0.4 * 5 is 2
+    threshold = entries.kthvalue(len(entries) - int(round(_RANK * len(entries), 9))).values  # 0.4 * 5 must be 2
     return (similar - threshold).sign().sum(dim=1)
 
 
 def closeness(similar: Tensor, density: Tensor) -> Tensor:
-    """Eta of Han's Eq. 4: the similarity to the most similar denser image; for the densest ones the smallest of all.
+    """Return eta of Han's Eq. 4, (m,): the similarity to the most similar denser image.
+
+    The densest images have none; their eta is their smallest similarity to any image.
+
+    Args:
+        similar: (m, m) of `pair_similarities`.
+        density: (m,) of `densities`.
 
     >>> closeness(torch.tensor([[1.0, 0.9], [0.9, 1.0]]), torch.tensor([2.0, 1.0]))
     tensor([0.9000, 0.9000])
@@ -43,7 +58,13 @@ def closeness(similar: Tensor, density: Tensor) -> Tensor:
 
 
 def select_prototypes(features: Tensor, count: int) -> Tensor:
-    """Rows of the prototypes: the densest images with eta < 0.95, and the densest others where those are too few.
+    """Return the rows of the prototypes of one class.
+
+    They are the densest images with eta < 0.95, followed by the densest others where those are fewer than `count`.
+
+    Args:
+        features: (m, d) of the images of the class.
+        count: p, how many to select; all images if there are fewer.
 
     >>> select_prototypes(torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]), count=2).tolist()
     [1, 3]
@@ -51,19 +72,19 @@ def select_prototypes(features: Tensor, count: int) -> Tensor:
     similar = pair_similarities(features)
     density = densities(similar)
     crowded = closeness(similar, density) >= _TOO_CLOSE
-    spread = 2 * len(features) + 1  # more than two densities can differ
-    return (density - spread * crowded).argsort(descending=True, stable=True)[:count]
+    penalty = 2 * len(features) + 1  # more than two densities can differ
+    return (density - penalty * crowded).argsort(descending=True, stable=True)[:count]
 
 
 def mean_similarities(features: Tensor, prototypes: Tensor, present: Tensor) -> Tensor:
-    """Sigma of Han's Eq. 5: mean cosine of every image with the prototypes of every class, (n, K); -inf without any.
+    """Return sigma of Han's Eq. 5, (n, K): the mean cosine of each image with the prototypes of each class.
 
     Args:
         features: (n, d).
         prototypes: (K, p, d).
-        present: (K, p) which of them are real; a class may have fewer than p, or none.
+        present: (K, p) mask of the prototypes that exist; a class may have fewer than p. A class without any gets -inf.
     """
-    cosine = torch.einsum("nd,kpd->nkp", F.normalize(features, dim=1), F.normalize(prototypes, dim=2))
+    cosine = torch.einsum("nd,kpd->nkp", F.normalize(features, dim=1), F.normalize(prototypes, dim=2))  # (n, K, p)
     counts = present.sum(dim=1)  # (K,)
-    mean = (cosine * present).sum(dim=2) / counts.clamp(min=1)
+    mean = (cosine * present).sum(dim=2) / counts.clamp(min=1)  # (n, K)
     return mean.masked_fill(counts == 0, -torch.inf)

@@ -1,4 +1,7 @@
-"""Names of settings that have changed since 0.1: the old ones keep working, with a notice."""
+"""Settings that were renamed since 0.1: the old names keep working, with a notice.
+
+Settings files, `--set` options, run folders and split files of 0.1 are all read through this table.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +24,9 @@ VALUES = {("data.partition", "drawn"): "sampled", ("data.partition", "given"): "
 
 
 def rename(key: str, value: Any) -> tuple[str, Any]:
-    """Return a dotted key and its value by their present names.
+    """Return a dotted key and its value under their present names.
+
+    A key or value that was not renamed is returned as it is.
 
     >>> rename("data.light", 0.5), rename("data.partition", "drawn")
     (('data.brightness', 0.5), ('data.partition', 'sampled'))
@@ -31,7 +36,7 @@ def rename(key: str, value: Any) -> tuple[str, Any]:
 
 
 def notices(changes: Settings) -> list[str]:
-    """Return a line for each dotted key or value whose name has changed.
+    """Return one line for each dotted key or value that was renamed, to be shown to the user.
 
     >>> notices({"data.light": 0.5, "seed": 1})
     ['data.light is now called data.brightness']
@@ -47,7 +52,14 @@ def notices(changes: Settings) -> list[str]:
 
 
 def upgrade(settings: Settings) -> dict[str, Any]:
-    """Return settings, in tables, with all names as they are now."""
+    """Return settings in tables, with all names as they are now.
+
+    Args:
+        settings: as a TOML file gives them: keys at the top, and tables of keys below.
+
+    >>> upgrade({"seed": 1, "data": {"light": 0.5, "partition": "given"}})
+    {'seed': 1, 'data': {'brightness': 0.5, 'partition': 'natural'}}
+    """
     upgraded: dict[str, Any] = {}
     for table, content in settings.items():
         if isinstance(content, Mapping):

@@ -1,4 +1,8 @@
-"""The only source of randomness: every generator is a function of a seed and a key."""
+"""The only source of randomness: every generator is a function of a seed and a key.
+
+A key names a purpose, such as ("noise", client). No generator depends on a process or on the order of calls, so a
+run gives the same bits for any number of workers.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,10 +15,11 @@ from rofl.core.tensors import CPU
 
 
 def derive(seed: int, *key: int | str) -> int:
-    """Mix a seed and a key into one 63-bit seed.
+    """Return a 63-bit seed that is a hash of a seed and a key; similar keys give unrelated seeds.
 
-    Neighbouring keys give unrelated seeds, and nothing depends on the order in which they are asked for:
-    this is what keeps a run's bits independent of the number of workers.
+    Args:
+        seed: of the run.
+        *key: texts and whole numbers that name the purpose.
 
     >>> derive(0, "noise") == derive(0, "noise")
     True
@@ -26,17 +31,22 @@ def derive(seed: int, *key: int | str) -> int:
 
 
 def generator(seed: int, *key: int | str) -> torch.Generator:
-    """A torch generator for one purpose."""
+    """Return a torch generator for one purpose; see `derive`."""
     return torch.Generator().manual_seed(derive(seed, *key))
 
 
 def numpy_generator(seed: int, *key: int | str) -> np.random.Generator:
-    """A numpy generator for one purpose (Dirichlet draws, which torch takes from global state only)."""
+    """Return a numpy generator for one purpose; for Dirichlet draws, which torch takes from its global state only."""
     return np.random.default_rng(derive(seed, *key))
 
 
 def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
-    """`torch.randperm(population)[:count]` without the rest of it: time and memory follow `count` alone.
+    """Return `torch.randperm(population)[:count]` in time and memory that depend on `count` alone.
+
+    Args:
+        population: the numbers 0 to population - 1 are sampled from, without replacement.
+        count: how many; all if there are fewer.
+        rng: the source of randomness.
 
     >>> sample(10**9, 3, generator(0, "cohort")) == sample(10**9, 3, generator(0, "cohort"))
     True
@@ -44,9 +54,11 @@ def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
     True
     """
     count = min(count, population)
-    pairs = torch.empty((count + 1) // 2, dtype=torch.int64).random_(-(2**63), None, generator=rng)  # 64 bits each
+    pairs = torch.empty((count + 1) // 2, dtype=torch.int64).random_(
+        -(2**63), None, generator=rng
+    )  # 64 random bits each
     words = [word & 0xFFFFFFFF for pair in pairs.tolist() for word in (pair >> 32, pair)]
-    moved: dict[int, int] = {}  # Fisher and Yates' shuffle of 0 ... population - 1, as far as it is known
+    moved: dict[int, int] = {}  # the entries of a Fisher-Yates shuffle that differ from the identity
     drawn = []
     for place in range(count):
         other = place + words[place] % (population - place)
@@ -57,9 +69,13 @@ def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
-    """Seed what takes no generator (layer initialisation, dropout), and give the caller's state back afterwards.
+    """Seed torch's global state inside a `with` block, and restore the caller's state afterwards.
 
-    Dropout draws where the network is: that device's state is given back too.
+    For what takes no generator: layer initialisation and dropout.
+
+    Args:
+        seed: the seed inside the block.
+        device: where the network is; dropout draws there, so that device's state is restored too.
     """
     with torch.random.fork_rng(devices=[] if device == CPU else [device], device_type=device.type):
         torch.manual_seed(seed)

@@ -1,4 +1,7 @@
-"""Tensors and a few facts as bytes: one form for pipes, checkpoints and client states. Safetensors, no pickle."""
+"""Serialization of tensors with JSON metadata, for pipes, checkpoints, client states and split files.
+
+The form is one safetensors record whose metadata holds the JSON; nothing is pickled.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,27 +14,36 @@ from safetensors import SafetensorError
 from rofl.core.tensors import Tensors
 
 
-def serialize(groups: Mapping[str, Tensors], facts: Mapping[str, Any]) -> bytes:
-    """Groups of named tensors, and JSON facts, in one safetensors record."""
+def serialize(groups: Mapping[str, Tensors], metadata: Mapping[str, Any]) -> bytes:
+    """Return groups of named tensors and JSON metadata as one safetensors record.
+
+    Args:
+        groups: tensors on any device; a group's name must not contain a slash.
+        metadata: anything that JSON can hold, under keys other than "groups".
+    """
     flat = {
-        # from whatever device it is on; a copy, since safetensors refuses shared memory
+        # copied, since safetensors refuses tensors that share memory
         f"{group}/{name}": value.cpu().clone(memory_format=torch.contiguous_format)
         for group, named in groups.items()
         for name, value in named.items()
     }
-    return safetensors.torch.save(flat, {"facts": json.dumps({**facts, "groups": list(groups)})})
+    return safetensors.torch.save(flat, {"facts": json.dumps({**metadata, "groups": list(groups)})})
 
 
 def deserialize(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
-    """What `pack` was given. Raises ValueError where the bytes are something else or not whole."""
+    """Return the groups of tensors and the metadata that `serialize` was given.
+
+    Raises:
+        ValueError: the bytes are truncated, damaged, or something else.
+    """
     try:
         flat = safetensors.torch.load(raw)
         header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])  # length, JSON header, tensors
-        facts = json.loads(header["__metadata__"]["facts"])
-        groups: dict[str, Tensors] = {name: {} for name in facts.pop("groups")}
+        metadata = json.loads(header["__metadata__"]["facts"])
+        groups: dict[str, Tensors] = {name: {} for name in metadata.pop("groups")}
         for name, value in flat.items():
             group, _, rest = name.partition("/")
             groups[group][rest] = value
     except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record of ours ({error})") from error
-    return groups, facts
+    return groups, metadata

@@ -1,4 +1,7 @@
-"""Named tensors and the few things done with them: move, add, scale, subtract, round, compare, hash."""
+"""Operations on dictionaries of named tensors: move, add, scale, round, compare, hash.
+
+Model weights, updates and client states are all such flat dictionaries, as `Module.state_dict()` gives them.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,11 +9,13 @@ from collections.abc import Mapping
 import torch
 
 CPU = torch.device("cpu")
-Tensors = dict[str, torch.Tensor]  # flat: a checkpoint, a network record and a secure-aggregation vector alike
+Tensors = dict[str, torch.Tensor]  # flat, so that it is easily saved, sent, and summed under secure aggregation
 
 
 def float_entries(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Only what may be averaged: integer buffers, such as batch norm's counter, are left out.
+    """Return the floating-point tensors, which may be averaged.
+
+    Integer buffers, such as the step counter of batch norm, are left out.
 
     >>> sorted(float_entries({"w": torch.ones(2), "steps": torch.tensor(3)}))
     ['w']
@@ -19,17 +24,20 @@ def float_entries(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def to_device(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Tensors:
-    """The tensors on a device; those that are there already are not copied."""
+    """Return the tensors on a device; those that are on it already are not copied."""
     return {name: value.to(device) for name, value in tensors.items()}
 
 
 def zeros_like(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """The neutral element of `add` for these names and shapes."""
+    """Return zeros of the same names, shapes and types: the neutral element of `add`."""
     return {name: torch.zeros_like(value) for name, value in tensors.items()}
 
 
 def add(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> Tensors:
-    """Add name by name; both sides must hold the same names.
+    """Return the sums of equally named tensors.
+
+    Raises:
+        ValueError: the two sides hold different names.
 
     >>> add({"w": torch.ones(2)}, {"w": torch.ones(2)})["w"].tolist()
     [2.0, 2.0]
@@ -40,14 +48,20 @@ def add(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor]) -> 
 
 
 def scaled_difference(new: Mapping[str, torch.Tensor], old: Mapping[str, torch.Tensor], factor: float) -> Tensors:
-    """The change times a factor, factor * (new - old), name by name; what a client sends up for Eq. 10."""
+    """Return factor * (new - old) of each tensor: the update that a client sends to the server for Eq. 10.
+
+    Args:
+        new: the tensors after local training; may hold more names than `old`.
+        old: the tensors that training started from; their names are those of the result.
+        factor: the client's weight, its number of samples n_k.
+    """
     return {name: (new[name] - old[name]) * factor for name in old}
 
 
 def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Every float32 as the nearest bfloat16: half the bytes, the same range, a precision of 8 bits instead of 24.
+    """Return float32 tensors rounded to bfloat16: half the bytes, the same range, 8 bits of precision instead of 24.
 
-    The range is why it is not float16: n_k * (w_k - w) may exceed the 65504 at which that ends.
+    It is not float16, whose largest number is 65504: n_k * (w_k - w) may exceed that. Other types stay as they are.
 
     >>> to_bf16({"w": torch.tensor([1.001, 70000.0])})["w"]
     tensor([1.0000e+00, 7.0144e+04], dtype=torch.bfloat16)
@@ -58,34 +72,38 @@ def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def round_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """What `halved` leaves of every number, in the tensors' own types."""
+    """Return the tensors rounded through bfloat16, in their own types."""
     return {name: value.to(tensors[name].dtype) for name, value in to_bf16(tensors).items()}
 
 
-def check_like(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
-    """Why `found` may not be added to `expected`, in words, or None where it may.
+def check_like(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
+    """Return why tensors may not be added to the expected ones, in words, or None if they may.
+
+    Names, shapes and types must be equal, and all numbers finite. The server checks each update with it.
 
     >>> check_like({"w": torch.tensor([float("nan")])}, {"w": torch.zeros(1)})
     "'w' is not finite"
     >>> check_like({"w": torch.zeros(1)}, {"w": torch.zeros(1000)})
     "'w' has shape (1,), not (1000,)"
     """
-    for name in sorted(found.keys() | expected.keys()):
-        if name not in found:
+    for name in sorted(tensors.keys() | expected.keys()):
+        if name not in tensors:
             return f"{name!r} is missing"
         if name not in expected:
             return f"{name!r} was not asked for"
-        if found[name].shape != expected[name].shape:
-            return f"{name!r} has shape {tuple(found[name].shape)}, not {tuple(expected[name].shape)}"
-        if found[name].dtype != expected[name].dtype:
-            return f"{name!r} is {found[name].dtype}, not {expected[name].dtype}"
-        if not bool(torch.isfinite(found[name]).all()):
+        if tensors[name].shape != expected[name].shape:
+            return f"{name!r} has shape {tuple(tensors[name].shape)}, not {tuple(expected[name].shape)}"
+        if tensors[name].dtype != expected[name].dtype:
+            return f"{name!r} is {tensors[name].dtype}, not {expected[name].dtype}"
+        if not bool(torch.isfinite(tensors[name]).all()):
             return f"{name!r} is not finite"
     return None
 
 
 def digest(*groups: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over names, types, shapes and bytes; equal digests mean equal bits.
+    """Return the SHA-256 of names, types, shapes and bytes, in hexadecimal; equal digests mean equal bits.
+
+    The order of names within a group does not matter; the order of the groups does.
 
     >>> digest({"w": torch.ones(2)}) == digest({"w": torch.ones(2)})
     True
