@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import rofl
+from rofl.audit.suspect_list import SuspectRow
 from rofl.cli import main
 from rofl.cli.resolve import resolve_experiment
 from rofl.data.federated import load_federated
@@ -122,7 +123,7 @@ def table(path: Path | str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def listed(folder: Path | str) -> dict[str, dict[str, Any]]:
+def listed(folder: Path | str) -> dict[str, SuspectRow]:
     """Sample -> its line in the lists."""
     return {row.sample: row for row in RunDir(Path(folder)).read_suspects()}
 
@@ -161,20 +162,17 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     rows = RunDir(Path("run")).read_suspects()
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
     clients, suspects = lines[:5], lines[5:]
-    assert clients[-1][:3] == ["all", "300", str(sum(row["flagged"] == "yes" for row in rows))]
+    assert clients[-1][:3] == ["all", "300", str(sum(row.flagged for row in rows))]
     for name, samples, flagged, share in clients:
-        own_rows = [row for row in rows if name in ("all", str(row["client"]))]
-        count = sum(row["flagged"] == "yes" for row in own_rows)
+        own_rows = [row for row in rows if name in ("all", row.client)]
+        count = sum(row.flagged for row in own_rows)
         assert (samples, flagged, share) == (str(len(own_rows)), str(count), f"{count / len(own_rows):.1%}")
     shares = [float(share.rstrip("%")) for *_, share in clients[:-1]]
     assert shares == sorted(shares, reverse=True)
-    assert suspects == [
-        [str(row["client"]), row["sample"], row["given"], row["suggested"], f"{float(row['score']):.3f}"]
-        for row in rows[:3]
-    ]
+    assert suspects == [[row.client, row.sample, row.given, row.suggested, f"{row.score:.3f}"] for row in rows[:3]]
     found = RunDir(first).read_summary().audit
-    assert f"by the truth: precision {found['precision']:.3f}, recall {found['recall']:.3f}, average precision" in out
-    assert f"right suggestions {found['right_suggestions']:.3f}" in out
+    assert f"by the truth: precision {found.precision:.3f}, recall {found.recall:.3f}, average precision" in out
+    assert f"right suggestions {found.suggestion_accuracy:.3f}" in out
     assert "by people" not in out
     assert err == "Each client's own list: run/suspects"
     assert "most suspicious" not in audit("run", "--show", "0")[0]
@@ -256,8 +254,8 @@ def test_corrected_labels_are_trained_with_by_the_same_clients(first: Path, audi
     assert len(rows) == 300
     for row in rows:
         line = lines[row["sample"]]
-        better = line["suggested"] if line["flagged"] == "yes" else line["given"]
-        assert (row["client"], row["given"], row["label"]) == (str(line["client"]), line["given"], better)
+        better = line.suggested if line.flagged else line.given
+        assert (row["client"], row["given"], row["label"]) == (line.client, line.given, better)
     changed = sum(row["given"] != row["label"] for row in rows)
     assert changed > 20
     assert err.startswith(f"{changed} labels are changed in deep/new.csv")
@@ -266,7 +264,7 @@ def test_corrected_labels_are_trained_with_by_the_same_clients(first: Path, audi
     assert code == 0, err
     after, summary = listed("second"), json.loads(out)
     assert {row["sample"]: (row["client"], row["label"]) for row in rows} == {
-        sample: (str(line["client"]), line["given"]) for sample, line in after.items()
+        sample: (line.client, line.given) for sample, line in after.items()
     }
     truth = load_federated(digits().split).images.train_labels.tolist()
     wrong = sum(int(row["label"]) != truth[int(row["sample"])] for row in rows)
@@ -343,7 +341,7 @@ def test_own_data_is_corrected_and_trained_with(
     assert code == 0, err
     after = listed("second")
     assert {row["sample"]: (row["client"], row["label"]) for row in rows} == {
-        sample: (line["client"], line["given"]) for sample, line in after.items()
+        sample: (line.client, line.given) for sample, line in after.items()
     }
     assert RunDir(Path("second")).read_experiment().method["tau"] == "auto"
     audit("second", "--labels-out", "third.csv")
@@ -382,7 +380,7 @@ def test_a_spreadsheets_labels_are_taken_and_the_others_stay(command: Any) -> No
     code, _, err = command("run", "digits", *AGAIN, "--set", "rounds=1", "--labels", "new.csv", "--out", "run")
     assert code == 0, err
     expected = {str(row): str(value) for row, value in enumerate(federated.labels.tolist())} | {"7": str(label)}
-    assert {sample: line["given"] for sample, line in listed("run").items()} == expected
+    assert {sample: line.given for sample, line in listed("run").items()} == expected
 
 
 # --- decisions ---
@@ -390,26 +388,25 @@ def test_a_spreadsheets_labels_are_taken_and_the_others_stay(command: Any) -> No
 
 def test_decisions_are_kept_and_decide(learnt: Path, audit: Any) -> None:
     run, lines = copied(learnt), listed(learnt)
-    flagged = [line for line in lines.values() if line["flagged"] == "yes"]
-    calm = next(line for line in lines.values() if line["flagged"] == "no")
+    flagged = [line for line in lines.values() if line.flagged]
+    calm = next(line for line in lines.values() if not line.flagged)
     third = {
-        line["sample"]: next(name for name in CLASSES if name not in (line["given"], line["suggested"]))
-        for line in flagged
+        line.sample: next(name for name in CLASSES if name not in (line.given, line.suggested)) for line in flagged
     }
 
     def said(line: dict[str, Any], decision: str, label: str) -> tuple[str, ...]:
-        return line["client"], line["sample"], line["given"], decision, label
+        return line.client, line.sample, line.given, decision, label
 
     stays, other = flagged[0], flagged[1]
-    moved = next(name for name in CLASSES if name != calm["given"])
-    one = page("one.csv", said(stays, "wrong", stays["suggested"]), said(other, "wrong", third[other["sample"]]))
-    two = page("two.csv", said(stays, "right", stays["given"]), said(calm, "wrong", moved))
+    moved = next(name for name in CLASSES if name != calm.given)
+    one = page("one.csv", said(stays, "wrong", stays.suggested), said(other, "wrong", third[other.sample]))
+    two = page("two.csv", said(stays, "right", stays.given), said(calm, "wrong", moved))
     out, err = audit(run, "--decisions", one, "--decisions", two, "--labels-out", "all.csv")
     assert "by people: 2 labels wrong, 1 right" in out
     assert len(table("run/decisions.csv")) == 3
     changed = {row["sample"]: row["label"] for row in table("all.csv") if row["label"] != row["given"]}
-    expected = {line["sample"]: line["suggested"] for line in flagged[2:]}
-    expected |= {other["sample"]: third[other["sample"]], calm["sample"]: moved}
+    expected = {line.sample: line.suggested for line in flagged[2:]}
+    expected |= {other.sample: third[other.sample], calm.sample: moved}
     assert changed == expected
     assert f"{len(expected)} labels are changed" in err
 
@@ -417,20 +414,20 @@ def test_decisions_are_kept_and_decide(learnt: Path, audit: Any) -> None:
     assert err.endswith("2 labels are changed in decided.csv")
     assert json.loads(out)["decisions"] == {"wrong": 2, "right": 1}
     changed = {row["sample"]: row["label"] for row in table("decided.csv") if row["label"] != row["given"]}
-    assert changed == {sample: expected[sample] for sample in (other["sample"], calm["sample"])}
+    assert changed == {sample: expected[sample] for sample in (other.sample, calm.sample)}
 
 
 def test_decisions_about_other_labels_are_refused(learnt: Path, refused: Any) -> None:
     run, line = copied(learnt), next(iter(listed(learnt).values()))
-    good = page("good.csv", (line["client"], line["sample"], line["given"], "right", line["given"]))
-    other = next(name for name in CLASSES if name != line["given"])
-    said = refused(run, "--decisions", page("page.csv", (line["client"], line["sample"], other, "right", other)))
-    assert f"is about the label '{other}', and the sample is labelled '{line['given']}'" in said
+    good = page("good.csv", (line.client, line.sample, line.given, "right", line.given))
+    other = next(name for name in CLASSES if name != line.given)
+    said = refused(run, "--decisions", page("page.csv", (line.client, line.sample, other, "right", other)))
+    assert f"is about the label '{other}', and the sample is labelled '{line.given}'" in said
     assert not Path("run/decisions.csv").exists()
     shutil.copy(good, "run/decisions.csv")
     bad = page(
         "bad.csv",
-        (line["client"], line["sample"], line["given"], "wrong", other),
+        (line.client, line.sample, line.given, "wrong", other),
         ("x", "nobody", "cat", "right", "cat"),
     )
     said = refused(run, "--decisions", good, "--decisions", bad, "--labels-out", "never.csv")
@@ -454,10 +451,10 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
     assert files(learnt) == before
     lists = listed("deep/out")
     assert set(lists) == {*truth, "site 2/cat/late.png"}  # all, none is held out
-    assert {line["client"] for line in lists.values()} == set(CLIENTS)
+    assert {line.client for line in lists.values()} == set(CLIENTS)
     assert sorted(path.stem for path in Path("deep/out/suspects").iterdir()) == ["_1_1", "_red_x", "site 10", "site 2"]
     assert Path("deep/out/left_out.txt").read_text() == "site 10/dog/[red]bad.png: not an image\n"
-    found = {sample: line["suggested"] for sample, line in lists.items() if line["flagged"] == "yes"}
+    found = {sample: line.suggested for sample, line in lists.items() if line.flagged}
     assert found == {sample: label for sample, label in truth.items() if sample.split("/")[1] != label}
     assert {row["sample"]: row["label"] for row in table("new.csv")} == {**truth, "site 2/cat/late.png": "cat"}
     kept = RunDir(Path("deep/out")).read_features()
@@ -476,7 +473,7 @@ def test_a_folder_named_test_is_judged_too(learnt: Path, audit: Any) -> None:
     audit("--model", learnt, "--data", "new", "--out", "out")
     lists = listed("out")
     assert set(lists) == {f"{part}{label}/1.png" for part in ("", "test/") for label in CLASSES}
-    assert {line["client"] for line in lists.values()} == {"new"}  # nobody is named, so that it is one
+    assert {line.client for line in lists.values()} == {"new"}  # nobody is named, so that it is one
 
 
 def test_a_test_part_beside_named_clients_is_judged_too(learnt: Path, audit: Any) -> None:
@@ -484,7 +481,7 @@ def test_a_test_part_beside_named_clients_is_judged_too(learnt: Path, audit: Any
     places.save(Path("new/test/cat/1.png"), places.picture(0, 900))
     audit("--model", learnt, "--data", "new", "--out", "out")
     assert set(listed("out")) == {*truth, "test/cat/1.png"}
-    assert listed("out")["test/cat/1.png"]["client"] == "test part"
+    assert listed("out")["test/cat/1.png"].client == "test part"
 
 
 def test_one_class_only_a_list_and_arrays_are_judged(learnt: Path, audit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,10 +526,10 @@ def test_a_model_of_a_built_in_set_judges_pictures(first: Path, audit: Any) -> N
     after = {Path(sample).stem: line for sample, line in listed("out").items()}
     assert before.keys() == after.keys()
     for sample, line in before.items():
-        assert [line[key] for key in ("given", "suggested", "flagged")] == [
-            after[sample][key] for key in ("given", "suggested", "flagged")
+        assert [getattr(line, key) for key in ("given", "suggested", "flagged")] == [
+            getattr(after[sample], key) for key in ("given", "suggested", "flagged")
         ]
-        assert float(line["score"]) == pytest.approx(float(after[sample]["score"]), abs=1e-5)
+        assert float(line.score) == pytest.approx(float(after[sample].score), abs=1e-5)
 
 
 NEW_MISTAKES = {
@@ -575,14 +572,14 @@ def test_pictures_of_another_size_and_in_colours_are_made_as_the_model_knows_the
         assert json.loads(out)["shape"] == [1, 8, 8]
     one, other = (listed(f"out {size}") for size in ("small", "large"))
     for sample, line in one.items():
-        assert float(other[sample]["score"]) == pytest.approx(float(line["score"]), abs=0.05)
-        assert other[sample]["suggested"] == line["suggested"]
+        assert float(other[sample].score) == pytest.approx(float(line.score), abs=0.05)
+        assert other[sample].suggested == line.suggested
 
 
 def test_the_model_of_one_owner_judges_the_data_of_many(photos: Path, audit: Any) -> None:
     run = rofl.run(own(photos, rounds=1, setting="centralized", data__partition="iid"), "run", workers=0).folder
     audit("--model", run, "--data", photos, "--out", "out")
-    assert {line["client"] for line in listed("out").values()} == set(CLIENTS)
+    assert {line.client for line in listed("out").values()} == set(CLIENTS)
 
 
 def test_an_empty_folder_is_filled(learnt: Path, audit: Any) -> None:
@@ -642,7 +639,7 @@ def test_json_has_all(first: Path, learnt: Path, audit: Any) -> None:
     out, err = audit(copied(first), "--json")
     found, summary = json.loads(out), RunDir(first).read_summary()
     assert found.keys() == {*FIGURES, "decisions", "folder"}
-    assert {key: found[key] for key in FIGURES} == {key: summary[key] for key in FIGURES}
+    assert {key: found[key] for key in FIGURES} == {key: summary.model_dump()[key] for key in FIGURES}
     assert (found["decisions"], found["folder"]) == ({"wrong": 0, "right": 0}, "run")
     assert err == ""
     write_photos(Path("new"), each=2)
@@ -658,7 +655,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
     for name in (*CLIENTS, *CLASSES):
         assert f"│ {name} " in out
     line = next(line for line in RunDir(learnt).read_suspects() if line.client == "[red]x")
-    assert f"│ {line['sample']} " in out
+    assert f"│ {line.sample} " in out
     out, err = audit("[red]run", "--show", "0")
     for name in CLIENTS:
         assert f"│ {name} " in out
@@ -674,7 +671,7 @@ def test_corrected_labels_of_new_data_can_be_trained_with(learnt: Path, audit: A
     """The file names all samples; those that the run holds out to test with keep their labels."""
     write_photos(Path("new"), each=6)
     audit("--model", learnt, "--data", "new", "--out", "out", "--labels-out", "new.csv")
-    federated = load_federated(rofl.own.split("new", data__labels=str(Path("new.csv").absolute())))
+    federated = load_federated(rofl.from_data("new", data__labels=str(Path("new.csv").absolute())).split)
     with open("new.csv", newline="") as file:
         told = {row["sample"]: row["label"] for row in csv.DictReader(file)}
     assert len(told) > len(federated.labels)

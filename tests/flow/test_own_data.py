@@ -330,9 +330,9 @@ def test_the_page_shows_names_and_pictures(photos: Path, tmp_path: Path) -> None
     flagged = [row for row in RunDir(run.folder).read_suspects() if row.flagged]
     assert flagged
     data, page = data_of(text), Page(text)
-    assert data["sample"] == [row["sample"] for row in flagged]
+    assert data["sample"] == [row.sample for row in flagged]
     images = load_federated(run.experiment.split).images
-    assert data["picture"] == thumbnails(images.train, [images.ids.index(row["sample"]) for row in flagged]).pictures
+    assert data["picture"] == thumbnails(images.train, [images.ids.index(row.sample) for row in flagged]).pictures
     assert "site 2" in page.text
     assert "as it came" in page.text
     assert page.text.startswith("photos") or "photos" in page.text[:200]

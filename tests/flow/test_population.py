@@ -18,8 +18,8 @@ def test_a_million_clients_learn_and_share_one_list_of_suspects(tmp_path: Path) 
     assert len({client for entry in done.history for client in entry.cohort}) > 10
     assert list(done.summary.estimated.clients) == ["all"]
     suspects = RunDir(done.folder).read_suspects()
-    assert sorted(row["row"] for row in suspects) == list(range(120))
-    assert {row["client"] for row in suspects} == {"all"}
+    assert sorted(row.row for row in suspects) == list(range(120))
+    assert {row.client for row in suspects} == {"all"}
 
 
 def test_workers_draw_the_same_rows(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import itertools
-import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -171,7 +170,7 @@ def test_wherever_a_run_is_killed_it_goes_on(
         def cut_line(run_folder: RunDir, entry: Any, axe: Axe = axe) -> None:
             if axe.now():
                 with open(run_folder.path / "metrics.jsonl", "a") as file:
-                    file.write(json.dumps(entry)[:40])
+                    file.write(entry.model_dump_json()[:40])
             axe.tick()
             append(run_folder, entry)
             axe.tick()

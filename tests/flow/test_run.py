@@ -104,14 +104,14 @@ def test_a_validation_run_never_sees_the_test_set(tmp_path: Path) -> None:
 def test_the_summary_estimates_the_noise_of_each_client_from_its_own_list(tmp_path: Path) -> None:
     done = rofl.run(tiny(), tmp_path / "run", workers=0)
     estimated, suspects = done.summary.estimated, RunDir(done.folder).read_suspects()
-    flagged = [suspect["flagged"] == "yes" for suspect in suspects]
-    assert estimated["ratio"] == pytest.approx(sum(flagged) / len(flagged))
-    for client, share in estimated["clients"].items():
-        own = [mark for suspect, mark in zip(suspects, flagged, strict=True) if str(suspect["client"]) == client]
+    flagged = [suspect.flagged for suspect in suspects]
+    assert estimated.ratio == pytest.approx(sum(flagged) / len(flagged))
+    for client, share in estimated.clients.items():
+        own = [mark for suspect, mark in zip(suspects, flagged, strict=True) if suspect.client == client]
         assert share == pytest.approx(sum(own) / len(own), abs=1e-6)
-    assert len(estimated["clients"]) == 4
-    for row, shares in enumerate(estimated["transition"]):
+    assert len(estimated.clients) == 4
+    for row, shares in enumerate(estimated.transition):
         assert sum(shares) == pytest.approx(1, abs=1e-4)
-        of_class = [suspect for suspect in suspects if suspect["suggested"] == str(row)]
-        kept = sum(suspect["given"] == str(row) for suspect in of_class)
+        of_class = [suspect for suspect in suspects if suspect.suggested == str(row)]
+        kept = sum(suspect.given == str(row) for suspect in of_class)
         assert shares[row] == pytest.approx(kept / len(of_class) if of_class else 1, abs=1e-6)

@@ -123,8 +123,8 @@ def _undisturbed(toml: str) -> Outcome:
 _PROGRAM = """
 import sys, time, tomllib
 import rofl
-from rofl.config import Experiment
-from rofl.training.loop import Interrupted
+from rofl.config.schema import Experiment
+from rofl.errors import Interrupted
 from rofl.methods import METHODS
 from tests.flow.tiny import METHODS_OF_TESTS
 METHODS.update(METHODS_OF_TESTS)

@@ -236,7 +236,7 @@ def test_a_file_of_labels_is_each_clients_in_turn(federated: FederatedDataset, t
     assert [row["client"] for row in rows] == [str(client) for client, part in enumerate(federated.parts) for _ in part]
     assert [int(row["sample"]) for row in rows] == torch.cat(federated.parts).tolist()
     for row in rows:
-        place = int(row.sample)
+        place = int(row["sample"])
         assert (int(row["given"]), int(row["label"])) == (int(federated.labels[place]), int(labels[place]))
 
 
