@@ -37,16 +37,16 @@ def read_labels(
     It may name others too, which are not trained with: an audit of new data judges them all.
     """
     found = _read(path, "rofl audit RUN --labels-out FILE writes one")
-    columns.required(path, found, "sample")
+    columns.required_column(path, found, "sample")
     held = set(others)
     kept = [row for row, name in enumerate(found["sample"]) if name not in held]
     found = {name: [column[row] for row in kept] for name, column in found.items()}
     if not kept:
         raise UserError(f"{path} names no sample of the training part.", "the data it was written for")
-    names = columns.required(path, found, "label")
+    names = columns.required_column(path, found, "label")
     rows = _rows(path, found, samples)
     if "given" in found:
-        _check_given(path, columns.required(path, found, "given"), rows, classes, given)
+        _check_given(path, columns.required_column(path, found, "given"), rows, classes, given)
     labels = given.clone()
     labels[rows] = torch.tensor([_place(path, name, classes) for name in names])
     return labels
@@ -62,9 +62,9 @@ def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
 def read_decisions(path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor) -> list[Decision]:
     """The decisions of a file, where they are about these samples and labels."""
     found = _read(path, "the page of a run saves one")
-    decided = [word.casefold() for word in columns.required(path, found, "decision")]
-    owns = columns.required(path, found, "given")
-    names = columns.required(path, found, "label") if "label" in found else owns
+    decided = [word.casefold() for word in columns.required_column(path, found, "decision")]
+    owns = columns.required_column(path, found, "given")
+    names = columns.required_column(path, found, "label") if "label" in found else owns
     rows = _rows(path, found, samples)
     _check_given(path, owns, rows, classes, given)
     clients = found.get("client", [""] * len(rows))
@@ -103,7 +103,7 @@ def _read(path: Path, hint: str) -> columns.Columns:
 
 def _rows(path: Path, found: columns.Columns, samples: Sequence[str]) -> Tensor:
     """The place of each of the file's samples, (n,)."""
-    columns.required(path, found, "sample")
+    columns.required_column(path, found, "sample")
     places = {name: place for place, name in enumerate(samples)}
     if len(places) < len(samples):  # a table's column id may say anything
         same = _most_common(samples)[0]

@@ -8,7 +8,7 @@ from tests.data.user import places
 
 
 def found(root):
-    return [(entry.client, entry.label, entry.id, entry.test) for entry in image_folder.read_image_folder(root).entries]
+    return [(entry.client, entry.label, entry.id, entry.test) for entry in image_folder.read_image_folder(root).samples]
 
 
 def refused(root) -> str:
@@ -32,7 +32,7 @@ def test_a_folder_per_client_with_a_folder_per_class(tmp_path):
         ("a", "y", "a/y/2.jpg", False),
         ("b", "x", "b/x/1.png", False),
     ]
-    assert image_folder.read_image_folder(tmp_path).entries[0].content == tmp_path / "a/x/1.png"
+    assert image_folder.read_image_folder(tmp_path).samples[0].content == tmp_path / "a/x/1.png"
 
 
 def test_a_folder_per_class_has_no_clients(tmp_path):
@@ -132,7 +132,7 @@ def test_names_that_are_no_text_become_one(tmp_path):
 
     touch(tmp_path, "x/1.png")
     os.rename(tmp_path / "x" / "1.png", os.fsencode(tmp_path / "x") + b"/\xff.png")
-    entry = image_folder.read_image_folder(tmp_path).entries[0]
+    entry = image_folder.read_image_folder(tmp_path).samples[0]
     assert entry.id == "x/?.png"
     assert entry.content.exists()
 

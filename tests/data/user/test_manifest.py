@@ -32,14 +32,14 @@ def listed(tmp_path, *rows):
 
 def test_paths_are_relative_to_the_manifest_and_labels_stripped(tmp_path):
     write_folder(tmp_path / "photos")
-    entry = read(write_manifest(tmp_path / "list.csv")).entries[0]
+    entry = read(write_manifest(tmp_path / "list.csv")).samples[0]
     assert (entry.id, entry.label, entry.client, entry.test) == ("photos/site 2/cat/0.png", "cat", "site 2", False)
     assert entry.content == tmp_path / "photos/site 2/cat/0.png"
 
 
 def test_client_and_part_may_be_absent_and_columns_in_any_order_and_case(tmp_path, photos):
     path = listed(tmp_path, ("Label", " PATH", "remark"), ("x", "photos/site 2/cat/0.png", "?"))
-    assert [(e.client, e.label, e.test) for e in read(path).entries] == [(None, "x", False)]
+    assert [(e.client, e.label, e.test) for e in read(path).samples] == [(None, "x", False)]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -49,13 +49,13 @@ def test_what_spreadsheets_write(tmp_path, photos, delimiter, mark, end):
     lines = ["path;label;part", "photos/site 2/cat/0.png;x;", "", "photos/site 2/dog/0.png;y; TEST "]
     text = mark + "".join(line.replace(";", delimiter) + end for line in lines)
     (tmp_path / "list.csv").write_bytes(text.encode())
-    assert [(e.label, e.test) for e in read(tmp_path / "list.csv").entries] == [("x", False), ("y", True)]
+    assert [(e.label, e.test) for e in read(tmp_path / "list.csv").samples] == [("x", False), ("y", True)]
 
 
 def test_parquet(tmp_path, photos):
     rows = {"path": ["photos/site 2/cat/0.png", "photos/site 2/dog/0.png"], "label": [3.0, 12.0], "client": [1, 2]}
     parquet.write_table(pa.table(rows), tmp_path / "list.parquet")
-    assert [(e.client, e.label) for e in read(tmp_path / "list.parquet").entries] == [("1", "3"), ("2", "12")]
+    assert [(e.client, e.label) for e in read(tmp_path / "list.parquet").samples] == [("1", "3"), ("2", "12")]
     (tmp_path / "list.parquet").write_bytes(b"PAR1 no")
     assert "cannot be read as parquet" in refused(tmp_path / "list.parquet")
 
@@ -78,7 +78,7 @@ def test_a_link_to_a_single_file_outside_is_refused_too(tmp_path, photos):
 
 def test_links_inside_are_welcome(tmp_path, photos):
     (photos / "link").symlink_to(photos / "site 2")
-    assert len(read(listed(tmp_path, ("path", "label"), ("photos/link/cat/0.png", "x"))).entries) == 1
+    assert len(read(listed(tmp_path, ("path", "label"), ("photos/link/cat/0.png", "x"))).samples) == 1
 
 
 def test_absent_files_are_counted(tmp_path, photos):
@@ -91,7 +91,7 @@ def test_absent_files_are_counted(tmp_path, photos):
 def test_a_repeated_row_is_left_out_and_a_contradiction_refused(tmp_path, photos):
     name, same = "photos/site 2/cat/0.png", "photos/./site 2//cat/0.png"
     listing = read(listed(tmp_path, ("path", "label"), (name, "x"), (same, "x")))
-    assert len(listing.entries) == 1
+    assert len(listing.samples) == 1
     assert listing.notes == ["Left out, since it repeats an image: 1 row of list.csv."]
     assert "names photos/./site 2//cat/0.png again" in refused(
         listed(tmp_path, ("path", "label"), (name, "x"), (same, "y"))
@@ -103,7 +103,7 @@ def test_a_repeated_row_is_left_out_and_a_contradiction_refused(tmp_path, photos
 
 
 def test_backslashes_of_windows(tmp_path, photos):
-    assert read(listed(tmp_path, ("path", "label"), (r"photos\site 2\cat\0.png", "x"))).entries[0].content.is_file()
+    assert read(listed(tmp_path, ("path", "label"), (r"photos\site 2\cat\0.png", "x"))).samples[0].content.is_file()
 
 
 @pytest.mark.parametrize(

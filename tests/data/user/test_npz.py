@@ -14,7 +14,7 @@ def refused(path) -> str:
 
 
 def test_images_labels_and_clients(tmp_path):
-    entries = npz.read_npz(write_arrays(tmp_path / "a.npz")).entries
+    entries = npz.read_npz(write_arrays(tmp_path / "a.npz")).samples
     assert len(entries) == 30
     assert [(e.id, e.client, e.label, e.test) for e in entries[::14]] == [
         ("0", "site 2", "cat", False),
@@ -27,20 +27,20 @@ def test_images_labels_and_clients(tmp_path):
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, "U5", "S5"])
 def test_labels_and_clients_are_numbers_or_texts(tmp_path, kind):
     names = np.array([str(n % 3) for n in range(30)]).astype(kind)
-    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", labels=names, clients=names)).entries
+    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", labels=names, clients=names)).samples
     assert [e.label for e in entries[:4]] == [e.client for e in entries[:4]] == ["0", "1", "2", "0"]
 
 
 def test_clients_may_be_absent_and_a_test_part_given(tmp_path):
     tests = {"test_images": np.zeros((2, 8, 8, 3), np.uint8), "test_labels": np.array(["cat ", " ox"])}
-    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", clients=None, **tests)).entries
+    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", clients=None, **tests)).samples
     assert {e.client for e in entries} == {None}
     assert [(e.id, e.label, e.test) for e in entries[-2:]] == [("test 0", "cat", True), ("test 1", "ox", True)]
 
 
 @pytest.mark.parametrize("shape", [(30, 8, 6), (30, 8, 6, 1), (30, 8, 6, 3), (30, 8, 6, 4)])
 def test_shapes(tmp_path, shape):
-    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", images=np.zeros(shape, np.uint8))).entries
+    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", images=np.zeros(shape, np.uint8))).samples
     assert entries[0].content.shape == shape[1:]
 
 

@@ -10,7 +10,7 @@ def test_special_columns_are_no_features(tmp_path):
     write_csv(tmp_path / "t.csv", [("id", "x", "label", "client", "part"), ("p1", "2", " a ", "c", "test")])
     listing = table.read_table(tmp_path / "t.csv", columns.read_columns(tmp_path / "t.csv"))
     assert listing.features == ("x",)
-    entry = listing.entries[0]
+    entry = listing.samples[0]
     assert (entry.id, entry.label, entry.client, entry.test, entry.content) == ("p1", "a", "c", True, ("2",))
 
 

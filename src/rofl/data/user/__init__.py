@@ -1,8 +1,20 @@
-"""Data of a user's own: folders of images, lists of them, arrays, tables."""
+"""User data: folders of images, manifests, .npz arrays and tables, read into a `Dataset`. May import: core, data.
+
+`source` lists the samples of a path, `decode` reads images, `scan` combines both, `load` makes the data set.
+"""
 
 from rofl.data.user.data_check import check_user_data
 from rofl.data.user.decode import Progress
-from rofl.data.user.scan import SUFFIXES, UserSource, load_for_audit, load_user_data
+from rofl.data.user.load import load_for_audit, load_user_data
+from rofl.data.user.source import SUFFIXES, UserSource
 from rofl.data.user.table_encoder import TableEncoder
 
-__all__ = ["SUFFIXES", "Progress", "TableEncoder", "UserSource", "check_user_data", "load_for_audit", "load_user_data"]
+__all__ = [
+    "SUFFIXES",
+    "Progress",
+    "TableEncoder",
+    "UserSource",
+    "check_user_data",
+    "load_for_audit",
+    "load_user_data",
+]

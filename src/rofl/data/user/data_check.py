@@ -1,4 +1,4 @@
-"""What there is to know about own data before a run: sizes, duplicates, and what looks odd."""
+"""Check of user data before a run: sizes, duplicates, unreadable files, and small or one-sided clients."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -7,74 +7,86 @@ from typing import Any
 
 from rofl.data.user.decode import Progress
 from rofl.data.user.names import natural
-from rofl.data.user.scan import ScannedData, UserSource, scan
+from rofl.data.user.scan import ScannedData, scan
+from rofl.data.user.source import UserSource
 
-_FEW = 10  # training samples; a client with fewer hardly counts
+_FEW = 10  # training samples; a client with fewer hardly contributes
 
 
 def check_user_data(source: UserSource, progress: Progress | None = None) -> dict[str, Any]:
-    """Findings by name, ready for JSON. Raises UserError where the data cannot be used."""
-    found = scan(source, progress)
-    train = [found.entries[row] for row in found.train]
-    test = [found.entries[row] for row in found.test]
-    clients = Counter(entry.client for entry in train if entry.client is not None)
-    holders = defaultdict(set)
-    for entry in train:
-        holders[entry.label].add(entry.client)
+    """Return findings about user data by name, ready for JSON.
+
+    Args:
+        source: where the data is, and how it is read.
+        progress: called after each decoded image.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    scanned = scan(source, progress)
+    train = [scanned.samples[row] for row in scanned.train]
+    test = [scanned.samples[row] for row in scanned.test]
+    clients = Counter(sample.client for sample in train if sample.client is not None)
+    owners_of_class = defaultdict(set)
+    for sample in train:
+        owners_of_class[sample.label].add(sample.client)
     return {
         "usable": True,
-        "kind": "table" if found.is_table else "images",
+        "kind": "table" if scanned.is_table else "images",
         "samples": {"train": len(train), "test": len(test)},
-        "test_part": "given" if any(entry.test for entry in found.entries) else "split off",
+        "test_part": "given" if any(sample.test for sample in scanned.samples) else "split off",
         "clients": _ordered(clients),
-        "classes": _ordered(Counter(entry.label for entry in train)),
-        "test_classes": _ordered(Counter(entry.label for entry in test)),
-        **({"columns": found.pixels.shape[1]} if found.is_table else _pictures(found)),
-        "duplicates": _duplicates(found),
-        "unreadable": found.unreadable,
+        "classes": _ordered(Counter(sample.label for sample in train)),
+        "test_classes": _ordered(Counter(sample.label for sample in test)),
+        **({"columns": scanned.pixels.shape[1]} if scanned.is_table else _image_findings(scanned)),
+        "duplicates": _duplicates(scanned),
+        "unreadable": scanned.unreadable,
         "classes_of_one_client": sorted(
-            (label for label, owners in holders.items() if len(owners) == 1 and len(clients) > 1), key=natural
+            (label for label, owners in owners_of_class.items() if len(owners) == 1 and len(clients) > 1), key=natural
         ),
         "clients_with_few_samples": sorted((name for name, count in clients.items() if count < _FEW), key=natural),
-        "notes": found.notes,
+        "notes": scanned.notes,
     }
 
 
-def _pictures(found: ScannedData) -> dict[str, Any]:
-    """Sizes and modes as found, and what the images become."""
-    looks = [look for look in found.looks if not look.error]
-    shorter = [min(look.size) for look in looks]
+def _image_findings(scanned: ScannedData) -> dict[str, Any]:
+    """Return the sizes and modes of the files, and the shape that the images are decoded to."""
+    infos = [info for info in scanned.infos if not info.error]
+    shorter = [min(info.size) for info in infos]
     return {
-        "sizes": _most_frequent(f"{look.size[0]} x {look.size[1]}" for look in looks),
+        "sizes": _most_frequent(f"{info.size[0]} x {info.size[1]}" for info in infos),
         "shorter_side": {"smallest": min(shorter), "median": int(median(shorter)), "largest": max(shorter)},
-        "modes": _most_frequent(look.mode for look in looks),
-        "becomes": {"side": found.pixels.shape[2], "channels": found.pixels.shape[1]},
+        "modes": _most_frequent(info.mode for info in infos),
+        "becomes": {"side": scanned.pixels.shape[2], "channels": scanned.pixels.shape[1]},
     }
 
 
-def _duplicates(found: ScannedData) -> dict[str, Any]:
-    """Groups of samples with the same content, by where they lie, and those that do not agree on the label."""
-    same: dict[str, list[int]] = defaultdict(list)
-    for row in [*found.train, *found.test]:
-        same[found.looks[row].digest].append(row)
-    tests = set(found.test)
-    groups = [rows for rows in same.values() if len(rows) > 1]
+def _duplicates(scanned: ScannedData) -> dict[str, Any]:
+    """Return groups of samples with equal content, by the parts they are in, and those with different labels."""
+    rows_of_digest: dict[str, list[int]] = defaultdict(list)
+    for row in [*scanned.train, *scanned.test]:
+        rows_of_digest[scanned.infos[row].digest].append(row)
+    tests = set(scanned.test)
+    groups = [rows for rows in rows_of_digest.values() if len(rows) > 1]
     mixed = [rows for rows in groups if 0 < len(tests.intersection(rows)) < len(rows)]
+    disagreeing = [rows for rows in groups if len({scanned.samples[row].label for row in rows}) > 1]
     return {
-        "within_train": _names(found, (r for r in groups if len(set(r) - tests) > 1)),
-        "within_test": _names(found, (r for r in groups if len(tests.intersection(r)) > 1)),
-        "between_train_and_test": _names(found, mixed),
-        "with_different_labels": _names(found, (r for r in groups if len({found.entries[n].label for n in r}) > 1)),
+        "within_train": _ids(scanned, (rows for rows in groups if len(set(rows) - tests) > 1)),
+        "within_test": _ids(scanned, (rows for rows in groups if len(tests.intersection(rows)) > 1)),
+        "between_train_and_test": _ids(scanned, mixed),
+        "with_different_labels": _ids(scanned, disagreeing),
     }
 
 
-def _names(found: ScannedData, groups: Iterable[list[int]]) -> list[list[str]]:
-    return [[found.entries[row].id for row in rows] for rows in groups]
+def _ids(scanned: ScannedData, groups: Iterable[list[int]]) -> list[list[str]]:
+    return [[scanned.samples[row].id for row in rows] for rows in groups]
 
 
 def _ordered(counts: Counter[Any]) -> dict[str, int]:
+    """Return counts in the natural order of their names."""
     return {name: counts[name] for name in sorted(counts, key=natural)}
 
 
 def _most_frequent(names: Iterable[str]) -> dict[str, int]:
+    """Return the ten most frequent names with their counts."""
     return dict(Counter(names).most_common(10))

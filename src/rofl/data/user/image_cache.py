@@ -1,4 +1,7 @@
-"""Decoded images on disk, so that they are decoded once. Safetensors, no pickle; a damaged file counts as none."""
+"""A cache of decoded images on disk, one safetensors file for each set of images.
+
+A damaged or missing file only costs time: the images are decoded again.
+"""
 
 import hashlib
 import json
@@ -13,19 +16,26 @@ from torch import Tensor
 from rofl.core.tensors import digest
 from rofl.data import atomic
 
-_FORM = "1"  # to be raised when the same files would be decoded to other pixels
+_VERSION = "1"  # to be raised when the same files would be decoded to other pixels
 
 
 def cache_path(names: Sequence[str], digests: Sequence[str], side: int, channels: int) -> Path:
-    """Where the pixels of these files lie, by content: names, bytes, side and channels."""
-    sha = hashlib.sha256(f"{_FORM}|{side}|{channels}".encode())
+    """Return the cache file for a set of images; it is named by a digest of all arguments.
+
+    Args:
+        names: of the samples.
+        digests: of their encoded bytes.
+        side: pixels of the decoded images.
+        channels: 1 or 3.
+    """
+    sha = hashlib.sha256(f"{_VERSION}|{side}|{channels}".encode())
     for name, content in zip(names, digests, strict=True):
         sha.update(f"|{len(name)}|{name}|{content}".encode())
     return cache_dir() / f"{sha.hexdigest()[:32]}.safetensors"
 
 
 def cache_dir() -> Path:
-    """Below $ROFL_CACHE, else below the user's cache folder."""
+    """Return the folder of the cache: below $ROFL_CACHE, else below the user's cache folder."""
     import pooch
 
     chosen = os.environ.get("ROFL_CACHE")
@@ -33,21 +43,27 @@ def cache_dir() -> Path:
 
 
 def read_cache(path: Path) -> tuple[Tensor, dict[int, str]] | None:
-    """Pixels (N, C, side, side), and why some rows could not be read; None where there is no whole file."""
+    """Return the pixels (N, C, side, side) and why some rows are unreadable, or None if there is no valid file."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts, pixels = json.loads(file.metadata()["facts"]), file.get_tensor("pixels")
-        if facts["digest"] != digest({"pixels": pixels}):
+            metadata, pixels = json.loads(file.metadata()["facts"]), file.get_tensor("pixels")
+        if metadata["digest"] != digest({"pixels": pixels}):
             return None
-        return pixels, {int(row): reason for row, reason in facts["unreadable"].items()}
+        return pixels, {int(row): reason for row, reason in metadata["unreadable"].items()}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError):
         return None
 
 
 def write_cache(path: Path, pixels: Tensor, unreadable: dict[int, str]) -> None:
-    """Keep them where there is room; a run does without."""
-    facts = {"digest": digest({"pixels": pixels}), "unreadable": {str(row): why for row, why in unreadable.items()}}
+    """Write pixels to the cache; a full or read-only disk is ignored, since a run works without the cache.
+
+    Args:
+        path: of `cache_path`.
+        pixels: (N, C, side, side) uint8.
+        unreadable: the reason for each row that could not be decoded.
+    """
+    metadata = {"digest": digest({"pixels": pixels}), "unreadable": {str(row): why for row, why in unreadable.items()}}
     try:
-        atomic.atomic_write(path, safetensors.torch.save({"pixels": pixels}, {"facts": json.dumps(facts)}))
+        atomic.atomic_write(path, safetensors.torch.save({"pixels": pixels}, {"facts": json.dumps(metadata)}))
     except OSError:
         return

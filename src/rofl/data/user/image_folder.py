@@ -1,4 +1,4 @@
-"""Folders of images: `<client>/<class>/*` or `<class>/*`, with an optional `test/<class>/*` at the top."""
+"""Reading of folders of images: `<client>/<class>/*` or `<class>/*`, and optionally `test/<class>/*` at the top."""
 
 import os
 from collections.abc import Iterator
@@ -9,37 +9,49 @@ from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
-_NOT_DATA = frozenset(("__macosx", "thumbs.db", "desktop.ini"))  # what systems leave behind; hidden names too
-_DEEPEST = 5  # folders below which nothing is looked for; a circle of links ends there
+_NOT_DATA = frozenset(
+    ("__macosx", "thumbs.db", "desktop.ini")
+)  # left behind by operating systems; hidden files are ignored too
+_DEEPEST = 5  # levels of folders that are searched; this also ends a cycle of links
 _SHAPES = "PATH/<client>/<class>/*.png, or PATH/<class>/*.png"
 
 
 def read_image_folder(root: Path) -> Listing:
-    """Every image below a folder with its class and, where there is one, its client."""
+    """Return every image below a folder as a sample, with its class and, if there are clients, its client.
+
+    Raises:
+        UserError: the folder has no images, or they are at depths that fit neither form.
+    """
     try:
-        found = sorted(_images(root))
+        images = sorted(_find_images(root))
     except OSError as error:
         raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
-    if not found:
+    if not images:
         raise UserError(f"There are no images in {root}.", f"{_SHAPES} (or {', '.join(sorted(SUFFIXES))})")
-    test = [parts for parts in found if parts[0].casefold() == "test"]
+    test = [parts for parts in images if parts[0].casefold() == "test"]
     if {len(parts) for parts in test} not in ({3}, {4}):
-        test = []  # images right inside it: a class of that name
-    train = sorted(set(found) - set(test))
+        test = []  # images directly inside it: a class called "test"
+    train = sorted(set(images) - set(test))
     if not train:
         raise UserError(f"All images in {root} are in its folder test; there is nothing to train with.", _SHAPES)
     above = 1 if {parts[0].casefold() for parts in train} == {"train"} and len(train[0]) > 2 else 0
     with_clients = _depth(root, train, above) == 3
-    entries = [_entry(root, parts, parts[-3] if with_clients else None, test=False) for parts in train]
-    entries += [_entry(root, parts, None, test=True) for parts in test]
-    used = {"/".join(parts[:depth]) for parts in found for depth in range(1, len(parts))}
+    samples = [_sample(root, parts, parts[-3] if with_clients else None, test=False) for parts in train]
+    samples += [_sample(root, parts, None, test=True) for parts in test]
+    used = {"/".join(parts[:depth]) for parts in images for depth in range(1, len(parts))}
     empty = [name for name in _folders(root, above + (2 if with_clients else 1)) if name not in used]
-    return Listing(entries, [f"No images are in {list_some(empty)}."] if empty else [])
+    return Listing(samples, [f"No images are in {list_some(empty)}."] if empty else [])
 
 
-def _depth(root: Path, found: list[tuple[str, ...]], above: int) -> int:
-    """Of the images below the folders `above`: 2 for `<class>/*`, 3 for `<client>/<class>/*`."""
-    depths = {len(parts) - above: "/".join(parts) for parts in found}
+def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
+    """Return the depth of the images: 2 for `<class>/*`, 3 for `<client>/<class>/*`.
+
+    Args:
+        root: the folder, for error messages.
+        images: the path of each, in parts.
+        above: how many folders at the top do not count.
+    """
+    depths = {len(parts) - above: "/".join(parts) for parts in images}
     if 1 in depths:
         raise UserError(f"The image {depths[1]} in {root} is in no class folder.", _SHAPES)
     if max(depths) > 3:
@@ -51,25 +63,25 @@ def _depth(root: Path, found: list[tuple[str, ...]], above: int) -> int:
     return max(depths)
 
 
-def _entry(root: Path, parts: tuple[str, ...], client: str | None, test: bool) -> Sample:
+def _sample(root: Path, parts: tuple[str, ...], client: str | None, test: bool) -> Sample:
     name = "/".join(parts)
     return Sample(printable(name), clean(parts[-2]), None if client is None else clean(client), test, root / name)
 
 
-def _images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]]:
-    """Names of image files, each as the folders on the way and the file; links are followed."""
+def _find_images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of image files below a folder, in parts; links are followed."""
     with os.scandir(folder) as inside:
         entries = [entry for entry in inside if _is_data(entry.name)]
     for entry in entries:
         if entry.is_dir():
-            below = _images(entry.path, depth + 1) if depth <= _DEEPEST else ()
+            below = _find_images(entry.path, depth + 1) if depth <= _DEEPEST else ()
             yield from ((entry.name, *parts) for parts in below)
         elif os.path.splitext(entry.name)[1].casefold() in SUFFIXES:
             yield (entry.name,)
 
 
 def _folders(root: Path, depth: int) -> Iterator[str]:
-    """Names of the folders down to a depth."""
+    """Yield the relative paths of the folders down to a depth."""
     for level in range(1, depth + 1):
         for path in sorted(root.glob("/".join("*" * level))):
             parts = path.relative_to(root).parts
@@ -78,4 +90,5 @@ def _folders(root: Path, depth: int) -> Iterator[str]:
 
 
 def _is_data(name: str) -> bool:
+    """Return whether a name is that of a user's file, not one that an operating system left behind."""
     return not name.startswith(".") and name.casefold() not in _NOT_DATA

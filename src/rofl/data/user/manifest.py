@@ -1,4 +1,4 @@
-"""A list of images: CSV or parquet with the columns path and label, and client and part where wanted."""
+"""Reading of a manifest: CSV or parquet with the columns path and label and, optionally, client and part."""
 
 import os
 import posixpath
@@ -11,31 +11,40 @@ from rofl.errors import UserError
 
 
 def read_manifest(path: Path, columns: c.Columns) -> Listing:
-    """The images of a manifest; their paths are relative to its folder, and may not lead out of it."""
+    """Return the images of a manifest as samples.
+
+    Paths are relative to the manifest's folder, and may not lead out of it, not even through links.
+
+    Args:
+        path: the manifest.
+        columns: its cells.
+
+    Raises:
+        UserError: a file is missing or outside the folder, or is listed twice with different labels.
+    """
     root = path.parent.resolve()
-    labels, names = c.required(path, columns, "label"), c.required(path, columns, "path")
-    entries: dict[str, Sample] = {}
-    repeated, absent = [], []
-    rows = zip(names, labels, c.clients(path, columns), c.tests(path, columns), strict=True)
+    labels, names = c.required_column(path, columns, "label"), c.required_column(path, columns, "path")
+    samples: dict[str, Sample] = {}
+    repeated, missing = [], []
+    rows = zip(names, labels, c.client_column(path, columns), c.test_flags(path, columns), strict=True)
     for row, (name, label, client, test) in enumerate(rows, start=1):
-        plain = posixpath.normpath(name if "/" in name else name.replace("\\", "/"))
-        file = root / plain
-        if "\0" in plain or posixpath.isabs(plain) or not Path(os.path.realpath(file)).is_relative_to(root):
+        relative = posixpath.normpath(name if "/" in name else name.replace("\\", "/"))  # also as Windows writes it
+        file = root / relative
+        if "\0" in relative or posixpath.isabs(relative) or not Path(os.path.realpath(file)).is_relative_to(root):
             raise UserError(
                 f"Row {row} of {path} leads out of {path.parent}: {name}.", "paths below the manifest's folder"
             )
-        known, entry = entries.get(plain), Sample(plain, label, client, test, file)
-        if known is None:
-            entries[plain] = entry
-            absent += [] if os.path.isfile(file) else [plain]
-        elif (known.label, known.client, known.test) == (label, client, test):
-            repeated.append(plain)
+        before = samples.get(relative)
+        if before is None:
+            samples[relative] = Sample(relative, label, client, test, file)
+            missing += [] if os.path.isfile(file) else [relative]
+        elif (before.label, before.client, before.test) == (label, client, test):
+            repeated.append(relative)
         else:
             raise UserError(f"Row {row} of {path} names {name} again, with another label, client or part.", "one row")
-    if absent:
+    if missing:
         raise UserError(
-            f"{len(absent)} of {len(entries)} files that {path} names are not there: {list_some(absent, 1)}."
+            f"{len(missing)} of {len(samples)} files that {path} names are not there: {list_some(missing, 1)}."
         )
-    told = f"Left out, since it repeats an image: {plural(len(repeated), 'row')} of {path.name}."
-    notes = [told] if repeated else []
-    return Listing(list(entries.values()), notes)
+    note = f"Left out, since it repeats an image: {plural(len(repeated), 'row')} of {path.name}."
+    return Listing(list(samples.values()), [note] if repeated else [])

@@ -1,4 +1,4 @@
-"""Names of a user's own clients, classes and files: cleaned, in the order people expect, and safe on a disk."""
+"""Names of a user's clients, classes and files: cleaned, sorted, and made safe as file names."""
 
 import re
 import unicodedata
@@ -8,7 +8,9 @@ _LONGEST = 80  # characters of a file name
 
 
 def clean(name: object) -> str:
-    """A name without stray spaces; letters with accents in one form, since macOS and Linux write them differently.
+    """Return a name without surrounding spaces, in Unicode's form NFC.
+
+    macOS and Linux write accented letters differently; without it one class would become two.
 
     >>> clean("  cat ")
     'cat'
@@ -17,27 +19,27 @@ def clean(name: object) -> str:
 
 
 def printable(name: str) -> str:
-    """A name of a file as a text that can be written; Linux allows bytes that are none."""
+    """Return a file name as text that can be encoded in UTF-8; Linux allows bytes that cannot."""
     return name.encode("utf-8", "replace").decode()
 
 
 def natural(name: str) -> tuple[list[object], str]:
-    """A key for sorting that puts site 2 before site 10.
+    """Return a sort key that orders digits by their value, so that site 2 comes before site 10.
 
     >>> sorted(["site 10", "site 2"], key=natural)
     ['site 2', 'site 10']
     """
-    pieces = re.split(r"(\d+)", name)  # text and digits by turns, so that like meets like
-    return [_number(piece) if place % 2 else piece for place, piece in enumerate(pieces)], name
+    pieces = re.split(r"(\d+)", name)  # text and digits alternate, so that like is compared with like
+    return [_number_key(piece) if place % 2 else piece for place, piece in enumerate(pieces)], name
 
 
-def _number(digits: str) -> tuple[int, str]:
-    """Sorts as the number does, however long it is."""
+def _number_key(digits: str) -> tuple[int, str]:
+    """Return a key that sorts as the number does; `int` refuses numbers of thousands of digits."""
     return len(digits.lstrip("0")), digits.lstrip("0")
 
 
 def safe_names(names: Iterable[str]) -> list[str]:
-    """A file name for each, all different even where upper and lower case are the same.
+    """Return a file name for each name; all differ even where a file system ignores case.
 
     >>> safe_names(["St. Mary's", "a/b", "A_b", ".."])
     ['St. Mary_s', 'a_b', 'A_b-2', 'client']
@@ -45,27 +47,27 @@ def safe_names(names: Iterable[str]) -> list[str]:
     taken: set[str] = set()
     safe = []
     for name in names:
-        plain = re.sub(r"[^\w .-]", "_", name).strip(" .")[:_LONGEST] or "client"
-        chosen, number = plain, 1
-        while chosen.casefold() in taken:
+        base = re.sub(r"[^\w .-]", "_", name).strip(" .")[:_LONGEST] or "client"
+        candidate, number = base, 1
+        while candidate.casefold() in taken:
             number += 1
-            chosen = f"{plain}-{number}"
-        taken.add(chosen.casefold())
-        safe.append(chosen)
+            candidate = f"{base}-{number}"
+        taken.add(candidate.casefold())
+        safe.append(candidate)
     return safe
 
 
-def plural(number: int, what: str) -> str:
-    """A number of things.
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun in the singular or plural.
 
     >>> plural(1, "image"), plural(2, "image")
     ('1 image', '2 images')
     """
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def list_some(names: Iterable[str], most: int = 5) -> str:
-    """The first few names, and how many more there are.
+    """Return the first few names, and how many more there are.
 
     >>> list_some(["a", "b", "c"], most=2)
     'a, b and 1 more'

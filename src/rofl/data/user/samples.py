@@ -1,4 +1,4 @@
-"""What is found in a user's own data before anything is decoded."""
+"""Samples of user data as they are listed, before anything is decoded."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,19 +6,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-Content: TypeAlias = (
-    Path | np.ndarray | tuple[str, ...]
-)  # an image file, an array (H, W) or (H, W, C), cells of a table
+Content: TypeAlias = Path | np.ndarray | tuple[str, ...]  # an image file, an array (H, W[, C]), or cells of a table
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One sample: whose it is, what it is said to be, and where it lies."""
+    """One sample with its label and owner, and where its content is."""
 
-    id: str
-    label: str
+    id: str  # names it in lists of suspects
+    label: str  # as given
     client: str | None  # None: the data names no clients
-    test: bool
+    test: bool  # whether the data puts it into the test part
     content: Content
 
 
@@ -26,6 +24,6 @@ class Sample:
 class Listing:
     """All samples of one source."""
 
-    entries: list[Sample]
-    notes: list[str] = field(default_factory=list)  # sentences that the reader of results should know
-    features: tuple[str, ...] = ()  # columns of a table; empty for images
+    samples: list[Sample]
+    notes: list[str] = field(default_factory=list)  # sentences for the reader of results
+    features: tuple[str, ...] = ()  # the columns of a table; empty for images

@@ -12,11 +12,11 @@ def read_table(path: Path, columns: c.Columns) -> Listing:
 
     A sample is named by its column `id`, or by its row, counted from 1.
     """
-    labels = c.required(path, columns, "label")
+    labels = c.required_column(path, columns, "label")
     features = tuple(name for name in columns if name not in c.SPECIAL)
     if not features:
         raise UserError(f"{path} has no columns to learn from.", "a column path with images, or columns of numbers")
     ids = columns.get("id") or [str(row) for row in range(1, len(labels) + 1)]
     cells = zip(*(columns[name] for name in features), strict=True)
-    rows = zip(ids, labels, c.clients(path, columns), c.tests(path, columns), cells, strict=True)
+    rows = zip(ids, labels, c.client_column(path, columns), c.test_flags(path, columns), cells, strict=True)
     return Listing([Sample(*row) for row in rows], features=features)

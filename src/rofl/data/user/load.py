@@ -1,0 +1,109 @@
+"""Loading of user data as a `Dataset`: for a run, or for an audit by a trained model."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rofl.core.rng import generator
+from rofl.data.dataset import Dataset
+from rofl.data.transforms import Identity, Transform
+from rofl.data.user.decode import Progress
+from rofl.data.user.names import list_some, natural
+from rofl.data.user.scan import ScannedData, scan
+from rofl.data.user.source import UserSource
+from rofl.data.user.table_encoder import TableEncoder
+from rofl.errors import UserError
+
+
+def load_user_data(source: UserSource, progress: Progress | None = None) -> Dataset:
+    """Load user data for a run, with a training and a test part.
+
+    Its `truth_known` is False: the labels are as given, and which of them are wrong is not known.
+
+    Args:
+        source: where the data is, and how it is read.
+        progress: called after each decoded image.
+
+    Raises:
+        UserError: the data cannot be used, or is not what it was when `source.fingerprint` was taken.
+    """
+    scanned = scan(source, progress)
+    if source.fingerprint not in ("", scanned.fingerprint):
+        raise UserError(
+            f"The data in {source.path} is not what it was when these settings were chosen.",
+            'rofl run --data PATH to choose anew, or --set data.fingerprint=""',
+        )
+    # shuffled once, the same for every run, so that the first `data.train` samples are a fair sample
+    order = torch.randperm(len(scanned.train), generator=generator(0, "own")).tolist()
+    train = [scanned.train[place] for place in order]
+    labels = {scanned.samples[row].label for row in train}
+    unknown = sorted(labels - set(source.classes), key=natural) if source.classes else []
+    if unknown:
+        raise UserError(
+            f"{source.path} has classes that are not agreed on: {list_some(unknown)}.", list_some(source.classes, 20)
+        )
+    return _to_dataset(scanned, train, source.classes or sorted(labels, key=natural))
+
+
+def load_for_audit(
+    source: UserSource,
+    classes: Sequence[str],
+    encoder: TableEncoder | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load user data for an audit by a trained model: every sample is a training sample, and none is for testing.
+
+    Args:
+        source: where the data is.
+        classes: the classes that the model was trained on; the data may not have others.
+        encoder: of the model, if it was trained on a table; None for a model of images.
+        progress: called after each decoded image.
+
+    Raises:
+        UserError: the data has other classes or columns than the model, or is a table where the model takes images.
+    """
+    scanned = scan(source, progress, split=False, encoder=encoder)
+    unknown = sorted({sample.label for sample in scanned.samples} - set(classes), key=natural)
+    if unknown:
+        raise UserError(
+            f"The model does not know these classes of {source.path}: {list_some(unknown)}.", list_some(classes, 20)
+        )
+    if any(sample.client is not None for sample in scanned.samples):  # samples of a test part have no client
+        owned = [replace(sample, client=sample.client or "test part") for sample in scanned.samples]
+        scanned = replace(scanned, samples=owned)
+    return _to_dataset(scanned, scanned.train, classes)
+
+
+def _to_dataset(scanned: ScannedData, train: Sequence[int], classes: Sequence[str]) -> Dataset:
+    """Return scanned data as a data set, its training samples in the order of `train`."""
+    samples = scanned.samples
+    train_samples, test_samples = [samples[row] for row in train], [samples[row] for row in scanned.test]
+    clients = sorted({sample.client for sample in train_samples if sample.client is not None}, key=natural)
+    channels, side = scanned.pixels.shape[1:3]
+    scaling = Transform((0.5,) * channels, (0.25,) * channels, crop=max(1, side // 14))
+    return Dataset(
+        name="own",
+        classes=tuple(classes),
+        train=scanned.pixels[list(train)],
+        train_labels=_to_indices([sample.label for sample in train_samples], classes),
+        test=scanned.pixels[scanned.test],
+        test_labels=_to_indices([sample.label for sample in test_samples], classes),
+        transform=Identity((), ()) if scanned.is_table else scaling,
+        truth_known=False,
+        note=" ".join(scanned.notes),
+        owners=_to_indices([sample.client or "" for sample in train_samples], clients) if clients else None,
+        clients=tuple(clients),
+        ids=tuple(sample.id for sample in train_samples),
+        test_ids=tuple(sample.id for sample in test_samples),
+        fingerprint=scanned.fingerprint,
+        unreadable=tuple(f"{name}: {reason}" for name, reason in scanned.unreadable.items()),
+        encoder=scanned.encoder,
+    )
+
+
+def _to_indices(names: Sequence[str], known: Sequence[str]) -> Tensor:
+    """Return the index of each name among the known ones, (N,)."""
+    indices = {name: index for index, name in enumerate(known)}
+    return torch.tensor([indices[name] for name in names], dtype=torch.long)

@@ -1,0 +1,61 @@
+"""A source of user data: its path and options, and the samples that are listed there."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rofl.data.user import columns, image_folder, manifest, npz, table
+from rofl.data.user.names import list_some
+from rofl.data.user.samples import Listing
+from rofl.errors import UserError
+
+SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; any other source is a folder
+_FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
+
+
+@dataclass(frozen=True)
+class UserSource:
+    """Where user data is, and how it is read."""
+
+    path: str
+    test_path: str = ""  # "": the test part is in `path`, or is held out
+    holdout: float = 0.2  # share of each client's samples that is held out
+    side: int = 0  # pixels of the square images; 0: chosen from their sizes
+    channels: int = 0  # 1: grey, 3: colours; 0: chosen from their pixels
+    fingerprint: str = ""  # the fingerprint that the data must have; "": any
+    classes: tuple[str, ...] = ()  # all classes, though some may have no sample here; (): those that occur
+
+
+def list_samples(source: UserSource) -> Listing:
+    """Return the samples of the path and, if there is one, of the test path; nothing is decoded.
+
+    Raises:
+        UserError: a path cannot be read, or the two do not fit together.
+    """
+    listing = _list_path(Path(source.path))
+    if not source.test_path:
+        return listing
+    other = _list_path(Path(source.test_path))
+    if any(sample.test for sample in listing.samples):
+        raise UserError(f"There are two test parts: one in {source.path}, and {source.test_path}.", "one of them")
+    if listing.features != other.features:
+        raise UserError(
+            f"{source.test_path} has other columns than {source.path}: {list_some(other.features) or 'images'}, not "
+            f"{list_some(listing.features) or 'images'}."
+        )
+    tests = [replace(sample, id=f"test:{sample.id}", client=None, test=True) for sample in other.samples]
+    return Listing(listing.samples + tests, listing.notes + other.notes, listing.features)
+
+
+def _list_path(path: Path) -> Listing:
+    """Return the samples of a folder or file, in the form that its suffix and columns show."""
+    suffix = path.suffix.casefold()
+    if path.is_dir():
+        return image_folder.read_image_folder(path)
+    if not path.exists():
+        raise UserError(f"There is no {path}.", _FORMS)
+    if suffix == ".npz":
+        return npz.read_npz(path)
+    if suffix not in columns.SUFFIXES:
+        raise UserError(f"{path} is none of the forms that are known.", _FORMS)
+    cells = columns.read_columns(path)
+    return manifest.read_manifest(path, cells) if "path" in cells else table.read_table(path, cells)
