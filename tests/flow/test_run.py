@@ -19,24 +19,21 @@ def test_a_folder_that_holds_a_run_is_not_touched(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_overwrite_leaves_nothing_of_the_run_before(tmp_path: Path) -> None:
+def test_a_removed_run_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     rofl.run(tiny(rounds=2, clients=6), tmp_path / "run", workers=0)
-    rofl.run(tiny(), tmp_path / "run", workers=0, overwrite=True)
+    RunDir(tmp_path / "run").remove()
+    RunDir(tmp_path / "run").remove()  # where there is none, nothing happens
+    rofl.run(tiny(), tmp_path / "run", workers=0)
     assert outcome(tmp_path / "run") == undisturbed(tiny())
     assert len(list((tmp_path / "run" / "suspects").iterdir())) == 4
 
 
-def test_overwrite_of_nothing_is_a_run(tmp_path: Path) -> None:
-    assert rofl.run(tiny(rounds=1), tmp_path / "run", workers=0, overwrite=True).folder == tmp_path / "run"
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_with_other_things_in_it_is_in_the_way(tmp_path: Path, overwrite: bool) -> None:
+def test_a_folder_with_other_things_in_it_is_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match="in the way"):
-        rofl.run(tiny(), tmp_path, workers=0, overwrite=overwrite)
+        rofl.run(tiny(), tmp_path, workers=0)
     with pytest.raises(UserError, match="in the way"):
-        rofl.run(tiny(), tmp_path / "thesis.tex", workers=0, overwrite=overwrite)
+        rofl.run(tiny(), tmp_path / "thesis.tex", workers=0)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["years of work"]
 
 
@@ -48,13 +45,6 @@ def test_an_experiment_that_cannot_start_leaves_no_folder(tmp_path: Path) -> Non
     with pytest.raises(UserError, match="too few"):
         rofl.run(tiny(clients=100, cohort=3), tmp_path / "run", workers=0)
     assert not (tmp_path / "run").exists()
-
-
-def test_an_experiment_that_cannot_start_does_not_cost_the_run_it_should_replace(tmp_path: Path) -> None:
-    rofl.run(tiny(rounds=1), tmp_path / "run", workers=0)
-    with pytest.raises(UserError, match="too few"):
-        rofl.run(tiny(clients=100, cohort=3), tmp_path / "run", workers=0, overwrite=True)
-    assert (tmp_path / "run" / "summary.json").is_file()
 
 
 def test_without_a_folder_each_run_gets_a_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ def show_demo(out: Path, workers: int | None, as_json: bool) -> None:
         for name in ("plain", "rofl"):
             chosen = preset("digits", method=name, noise__ratio=0.4)
             watch.begin(chosen)
-            runs.append(run(chosen, out / name, workers=workers, overwrite=True, listener=watch))
+            RunDir(out / name).remove()  # of an earlier demo
+            runs.append(run(chosen, out / name, workers=workers, listener=watch))
     page = write_page(runs, out, None)
     if as_json:
         stdout.print_json(json.dumps({"folder": str(out), "methods": comparison(runs)}))

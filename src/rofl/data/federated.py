@@ -16,7 +16,7 @@ from rofl.data.dataset import Dataset
 from rofl.data.label_csv import read_labels
 from rofl.data.registry import load_dataset
 from rofl.data.sampled_clients import SampledClients
-from rofl.data.specs import SplitSpec
+from rofl.data.specs import IN_MEMORY, SplitSpec
 from rofl.data.split_file import read_split, write_split
 from rofl.data.user import load_user_data
 from rofl.errors import UserError
@@ -97,6 +97,8 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     data = spec.data
     if data.at_sites:
         raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
+    if data.name == IN_MEMORY:
+        dataset = _check_dataset(dataset, data.fingerprint)
     if dataset is None:
         dataset = load_user_data(data.source) if data.path else load_dataset(data.name, data_dir)
     images = dataset.hold_out(data.validation).first(data.train, data.test)
@@ -124,6 +126,15 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
         rows = parts[data.client_index]
         images, labels, parts = images.select(rows), labels[rows], [torch.arange(len(rows))]
     return FederatedDataset(images, labels, parts, spec)
+
+
+def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
+    """Return the caller's samples, if they are those that the settings were made for."""
+    if dataset is None:
+        raise UserError("The samples of this run came from Python, not from a file.", "rofl.resume(RUN, data=...)")
+    if fingerprint not in ("", dataset.fingerprint):
+        raise UserError("These are not the samples that the run was started with.", "the same data=...")
+    return dataset
 
 
 def _share_out(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Tensor]:

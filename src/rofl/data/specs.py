@@ -13,6 +13,7 @@ from rofl.data.sources import cifar10n
 from rofl.data.user import SUFFIXES, UserSource
 from rofl.errors import UserError
 
+IN_MEMORY = "memory"  # the name of samples that the caller holds: rofl.run(experiment, data=...)
 USER_DATA = "own"  # the name of a user's own data in settings and summaries
 
 
@@ -56,7 +57,7 @@ class DataSpec(Spec):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name != USER_DATA:
+        if name not in (USER_DATA, IN_MEMORY):
             DATASETS.find(name)
         return name
 
@@ -69,7 +70,7 @@ class DataSpec(Spec):
 
     @model_validator(mode="after")
     def _fits(self) -> "DataSpec":
-        if self.path or self.at_sites:
+        if self.path or self.at_sites or self.name == IN_MEMORY:
             return self
         if self.name == USER_DATA:
             raise UserError("data.name = own needs data.path.", "rofl run --data PATH")

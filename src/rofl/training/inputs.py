@@ -13,9 +13,20 @@ from rofl.errors import UserError
 from rofl.simulation.client import NetworkSpec
 
 
-def load_inputs(experiment: Experiment, data_dir: Path | None) -> tuple[FederatedDataset, NetworkSpec]:
-    """Data and network; what is missing shows here."""
-    federated, spec = load_federated(experiment.split, data_dir), experiment.model
+def load_inputs(
+    experiment: Experiment, data_dir: Path | None, dataset: Dataset | None = None
+) -> tuple[FederatedDataset, NetworkSpec]:
+    """Return the federated data set and the network of an experiment.
+
+    Args:
+        experiment: the settings.
+        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        dataset: samples that the caller has in memory, instead of those that the settings name.
+
+    Raises:
+        UserError: the data or the weights cannot be read, or the network does not fit the data.
+    """
+    federated, spec = load_federated(experiment.split, data_dir, dataset), experiment.model
     if federated.images.is_table and spec.name != "mlp":
         raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=mlp")
     return federated, network_spec(

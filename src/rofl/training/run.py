@@ -1,25 +1,27 @@
-"""One run: settings in, run folder out."""
+"""Run an experiment into a run directory, or resume it."""
 
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.data.federated import FederatedDataset
+from rofl.data.from_arrays import as_dataset
 from rofl.data.sampled_clients import client_sizes
 from rofl.errors import Interrupted, UserError
-from rofl.methods import ServerState
+from rofl.methods import Method, ServerState
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
+from rofl.training.components import with_components
 from rofl.training.inputs import accuracy, load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, RunSummary
@@ -40,30 +42,42 @@ def run(
     experiment: Experiment,
     out: Path | str | None = None,
     *,
+    method: Method | None = None,
+    model: Callable[..., Any] | None = None,
+    data: object = None,
     workers: int | None = None,
     data_dir: Path | None = None,
-    overwrite: bool = False,
     listener: Listener | None = None,
 ) -> Run:
-    """Run an experiment into a new folder.
+    """Run an experiment into a new run directory.
 
     Args:
-        experiment: what to run; `rofl.preset("digits")` gives a first one.
-        out: the folder; `runs/<name>-<method>-<number>` where absent.
-        workers: client processes; one per core where absent, 0 for none.
-        data_dir: where the data sets lie; $ROFL_DATA where absent.
-        overwrite: replace a run that is in the folder.
-        listener: is told of every round.
+        experiment: what to run; `rofl.preset("digits")` returns a first one.
+        out: the directory; by default the next free `runs/<name>-<method>-<number>`.
+        method: a method of your own, in place of the experiment's: an instance of a frozen dataclass with `init`,
+            `zero_update`, `client_update` and `server_update`.
+        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`.
+        data: samples of your own: any object with images, labels and, if it has them, clients; see
+            `rofl.data.from_arrays.as_dataset`. No noise is put on their labels.
+        workers: client processes; one per core by default, 0 to train in this process.
+        data_dir: the folder of published data sets; $ROFL_DATA by default.
+        listener: called with the experiment and each `RoundRecord`.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: the directory is in use, or the settings or data cannot be used.
+        Interrupted: on Ctrl-C; `rofl.resume` goes on from there.
     """
+    dataset = None if data is None else as_dataset(data)
+    experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
     if folder.exists():
-        if not overwrite:
-            raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
-    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
+    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
-    federated, network = load_inputs(experiment, data_dir)  # before anything is removed or made: it may refuse
-    if folder.exists():
-        shutil.rmtree(folder.path)
+    federated, network = load_inputs(experiment, data_dir, dataset)  # before anything is written: it may refuse
     folder.write_experiment(experiment)
     return _continue(folder, experiment, federated, network, workers, listener)
 
@@ -71,18 +85,32 @@ def run(
 def resume(
     out: Path | str,
     *,
+    data: object = None,
     workers: int | None = None,
     data_dir: Path | None = None,
     listener: Listener | None = None,
 ) -> Run:
-    """Go on with a run that was interrupted; a finished one is returned as it is."""
+    """Continue an interrupted run; it ends with the same bits as if it had not been interrupted.
+
+    Args:
+        out: the run directory; a finished run is returned as it is.
+        data: the same samples again, if the run was started with `data=...`.
+        workers: client processes; one per core by default, 0 to train in this process.
+        data_dir: the folder of published data sets; $ROFL_DATA by default.
+        listener: called with the experiment and each `RoundRecord`.
+
+    Raises:
+        UserError: there is no run, or its data or checkpoint cannot be read.
+        Interrupted: on Ctrl-C, again.
+    """
     folder = RunDir(Path(out))
     experiment = folder.read_experiment()
-    if not folder.is_finished() and (folder.path / "serve.toml").is_file():
-        raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
     if folder.is_finished():
         return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
-    return _continue(folder, experiment, *load_inputs(experiment, data_dir), workers, listener)
+    if (folder.path / "serve.toml").is_file():
+        raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
+    dataset = None if data is None else as_dataset(data)
+    return _continue(folder, experiment, *load_inputs(experiment, data_dir, dataset), workers, listener)
 
 
 @contextmanager

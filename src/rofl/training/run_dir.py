@@ -1,6 +1,7 @@
 """The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,11 @@ class RunDir:
     def is_finished(self) -> bool:
         """Whether the run came to its end."""
         return (self.path / "summary.json").is_file()
+
+    def remove(self) -> None:
+        """Delete the run, if there is one."""
+        if self.exists():
+            shutil.rmtree(self.path)
 
     def read_experiment(self) -> Experiment:
         """The settings the run was started with."""
