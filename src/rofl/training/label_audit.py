@@ -1,4 +1,4 @@
-"""Audits apart from a run: judge its labels again, judge new data by its model, and turn the outcome into labels."""
+"""Audits after a run: judge its labels again, judge new data by its model, and write corrected labels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +12,7 @@ from rofl.config.schema import Experiment
 from rofl.data import label_csv, user
 from rofl.data import load_dataset as load_named
 from rofl.data.federated import FederatedDataset, load_federated
+from rofl.data.from_arrays import as_dataset
 from rofl.data.label_csv import Decision
 from rofl.data.specs import DataSpec
 from rofl.errors import UserError
@@ -21,11 +22,23 @@ from rofl.training.run import start_simulation
 from rofl.training.run_dir import Checkpoint, RunDir
 
 
-def audit_run(path: Path, *, workers: int | None = None, data_dir: Path | None = None) -> AuditResult:
-    """Judge the labels of a finished run again by its final model, and write lists and figures anew."""
-    folder = RunDir(path)
+def audit_run(
+    path: Path | str, *, data: object = None, workers: int | None = None, data_dir: Path | None = None
+) -> AuditResult:
+    """Judge the labels of a finished run again by its final model, and write its lists and figures anew.
+
+    Args:
+        path: the run directory.
+        data: the same samples again, if the run was started with `data=...`.
+        workers: processes; one per core by default, 0 for this process.
+        data_dir: the folder of published data sets; $ROFL_DATA by default.
+
+    Raises:
+        UserError: the run is not finished, or its data or model cannot be read.
+    """
+    folder = RunDir(Path(path))
     experiment, summary, last = _finished(folder)
-    federated, network = load_inputs(experiment, data_dir)
+    federated, network = load_inputs(experiment, data_dir, None if data is None else as_dataset(data))
     with start_simulation(experiment, federated, network, last.server_state, workers) as simulation:
         result = audit_labels(
             federated,
@@ -47,7 +60,19 @@ def audit_data(
     data_dir: Path | None = None,
     progress: user.Progress | None = None,
 ) -> AuditResult:
-    """Judge the labels of new data, all of it, by the model of a finished run; the lists go to a new folder."""
+    """Judge the labels of new data, all of it, by the model of a finished run.
+
+    Args:
+        model: the directory of the finished run.
+        data: a folder, manifest, .npz file or table, in the forms of docs/own-data.md.
+        out: a new folder for the lists of suspects.
+        workers: processes; one per core by default, 0 for this process.
+        data_dir: the folder of published data sets; $ROFL_DATA by default.
+        progress: called with the number of decoded images and their total.
+
+    Raises:
+        UserError: the run is not finished, the data has classes that the model does not know, or `out` is in use.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
     experiment, summary, last = _finished(RunDir(model))
@@ -84,7 +109,13 @@ def audit_data(
 
 
 def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDataset) -> list[Decision]:
-    """All decisions about a run's labels: those it keeps, and those of new files, which then are kept too."""
+    """Return all decisions about a run's labels: those it keeps, and those of new files, which it keeps from now on.
+
+    Args:
+        path: the run directory; its decisions.csv is written anew where there are new files.
+        files: CSV files that the page saved; of two decisions about a sample the later one counts.
+        federated: the samples and labels that the decisions are about.
+    """
     kept = path / "decisions.csv"
     facts = (federated.images.samples, federated.images.classes, federated.labels)
     merged: dict[str, Decision] = {}
@@ -96,7 +127,13 @@ def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDatas
 
 
 def corrected_labels(result: AuditResult, decisions: Sequence[Decision], decided_only: bool = False) -> Tensor:
-    """Labels (N,) as they should be: what people decided, and the suggestions for flagged labels nobody looked at."""
+    """Return corrected labels (N,): people's decisions, and the suggestions for flagged labels nobody looked at.
+
+    Args:
+        result: the audit.
+        decisions: of people; they count more than suggestions.
+        decided_only: leave labels alone that nobody decided about.
+    """
     federated, suspects = result.federated, result.suspects
     labels = (
         federated.labels.clone()
@@ -112,7 +149,14 @@ def corrected_labels(result: AuditResult, decisions: Sequence[Decision], decided
 def write_corrected_labels(
     path: Path, federated: FederatedDataset, labels: Tensor, data_dir: Path | None = None
 ) -> None:
-    """A CSV file of all clients' labels, which `rofl run --labels` takes."""
+    """Write a CSV file of all clients' labels, which `rofl run --labels` reads.
+
+    Args:
+        path: a new file.
+        federated: the samples.
+        labels: (N,) the corrected labels.
+        data_dir: the folder of published data sets, to read the labels that an earlier correction replaced.
+    """
     names, classes = federated.images.samples, federated.images.classes
     given = _uncorrected(federated, data_dir)
     label_csv.write_labels(

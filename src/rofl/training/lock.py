@@ -1,20 +1,32 @@
 """One program at a time in a folder."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from rofl.errors import UserError
 
 
 @contextmanager
 def exclusive(folder: Path, command: str) -> Iterator[None]:
-    """Refuse a second `command` in a folder: two would get in each other's way. The lock ends with its process."""
+    """Hold a lock on a folder; it ends with the block, or with the process, however that ends.
+
+    Args:
+        folder: created where it does not exist; the lock is its file `.lock`.
+        command: what is refused while another one runs, for the error message.
+
+    Raises:
+        UserError: another process holds the lock.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"Another {command} is at work in {folder}.", "wait for it, or another --out") from error
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(f"Another {command} is at work in {folder}.", "wait for it, or another --out") from error
+    try:
         yield
+    finally:
+        lock.release()

@@ -1,4 +1,4 @@
-"""How private a run is: its epsilon, by the accountant of Opacus.
+"""The privacy of a run: its epsilon, by the accountant of Opacus.
 
 No credit is taken for drawing cohorts: they follow from a seed, and metrics.jsonl tells them. So only those rounds
 count for a client in which it took part.

@@ -24,7 +24,7 @@ from rofl.training.records import RoundRecord, RunSummary
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands: all that is needed to go on as if nothing had happened."""
+    """Where a run stands: all that is needed to continue with the same bits."""
 
     index: int  # the last finished round
     server_state: ServerState
@@ -34,26 +34,30 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class RunDir:
-    """A run on disk. Every file is written atomically; metrics.jsonl grows by whole lines."""
+    """A run on disk, file by file as docs/run-folder.md describes it.
+
+    Every file is written atomically; metrics.jsonl grows by whole lines. A damaged file raises a UserError that names
+    it, except where a run can do without it.
+    """
 
     path: Path
 
     @property
     def states(self) -> Path:
-        """The folder of client states."""
+        """The directory of client states."""
         return self.path / "states"
 
     @property
     def checkpoint_path(self) -> Path:
-        """The newest checkpoint."""
+        """The file of the newest checkpoint."""
         return self.path / "checkpoint.safetensors"
 
     def exists(self) -> bool:
-        """Whether a run was started here."""
+        """Return True if a run was started here."""
         return (self.path / "config.toml").is_file()
 
     def is_finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Return True if the run is finished."""
         return (self.path / "summary.json").is_file()
 
     def remove(self) -> None:
@@ -62,17 +66,17 @@ class RunDir:
             shutil.rmtree(self.path)
 
     def read_experiment(self) -> Experiment:
-        """The settings the run was started with."""
+        """Return the settings that the run was started with; names of 0.1 are read too."""
         if not self.exists():
             raise UserError(f"{self.path} is not a run folder: it has no config.toml.", "rofl run digits --out DIR")
         return parse_experiment(read_toml(self.path / "config.toml"))
 
     def write_experiment(self, chosen: Experiment) -> None:
-        """Keep the settings."""
+        """Write the settings."""
         atomic_write(self.path / "config.toml", chosen.toml())
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """One file, so that weights and round never disagree."""
+        """Write the checkpoint: one file, so that weights and round never disagree."""
         groups: dict[str, Tensors] = {"model": checkpoint.server_state.model, "aux": checkpoint.server_state.aux}
         states = {str(client): index for client, index in checkpoint.states.items()}
         pending = checkpoint.pending_record
@@ -84,7 +88,7 @@ class RunDir:
         atomic_write(self.checkpoint_path, serialize(groups, facts))
 
     def read_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint, or None where the run had not come to one."""
+        """Return the newest checkpoint, or None if the run has not written one."""
         if not self.checkpoint_path.is_file():
             return None
         try:
@@ -152,13 +156,13 @@ class RunDir:
         write_suspects(self.path / "suspects" / f"{file}.csv", rows, named)
 
     def write_features(self, kept: Features) -> None:
-        """Keep the features of some samples."""
+        """Write the features of some samples."""
         centroids = {} if kept.centroids is None else {"centroids": kept.centroids}
         groups: dict[str, Tensors] = {"samples": {"rows": kept.rows, "features": kept.features}, "classes": centroids}
         atomic_write(self.path / "features.safetensors", serialize(groups, {}))
 
     def read_features(self) -> Features | None:
-        """The kept features; None where there are none that can be read, which costs but a picture."""
+        """Return the features, or None if there are none that can be read: only the t-SNE picture needs them."""
         try:
             groups, _ = deserialize((self.path / "features.safetensors").read_bytes())
             return Features(**groups["samples"], centroids=groups.get("classes", {}).get("centroids"))
@@ -166,7 +170,7 @@ class RunDir:
             return None
 
     def write_left_out(self, lines: Iterable[str]) -> None:
-        """What of own data could not be read; no file where all could."""
+        """Write which files of the user's data could not be read; no file where all could."""
         text = "".join(f"{line}\n" for line in lines)
         if text:
             atomic_write(self.path / "left_out.txt", text)
