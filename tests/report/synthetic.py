@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import rofl
 from rofl import report
@@ -19,7 +20,6 @@ from rofl.data import Dataset
 from rofl.data.federated import FederatedDataset
 from rofl.data.transforms import Transform
 from rofl.data.user.names import safe_names
-from rofl.report import tsne
 from rofl.training.records import FORMAT, NoiseRecord, RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
@@ -39,7 +39,7 @@ class Made:
         with pytest.MonkeyPatch.context() as patch, quick_plane():
             patch.setattr("rofl.report.page.load_federated", lambda *_: self.federated)
             if not charts:
-                patch.setattr("rofl.report.charts.library", lambda: "const Plotly = {newPlot() {}};")
+                patch.setattr("rofl.report.document.plotly_source", lambda: "const Plotly = {newPlot() {}};")
             return report.write_report([self.folder], out, audience=report.Audience(**view))
 
 
@@ -74,12 +74,11 @@ def make(
 def quick_plane() -> Iterator[None]:
     """The first two features instead of t-SNE, which takes seconds."""
 
-    def first_two(features: Features) -> tuple[np.ndarray, np.ndarray]:
-        centroids = np.zeros((0, 2)) if features.centroids is None else features.centroids[:, :2].numpy()
-        return features.features[:, :2].numpy(), centroids
+    def first_two(features: Tensor, centroids: Tensor | None, *_: int) -> tuple[np.ndarray, np.ndarray]:
+        return features[:, :2].numpy(), np.zeros((0, 2)) if centroids is None else centroids[:, :2].numpy()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tsne, "flat", first_two)
+        patch.setattr("rofl.report.sections.feature_map.project_features", first_two)
         yield
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rofl.report import gallery
+from rofl.report.sections import gallery
 from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import CLIENTS, Made, data_of, make
@@ -30,7 +30,7 @@ def test_columns_tell_of_each_suspect_in_the_order_of_suspicion(made, tmp_path):
 
 
 def test_more_than_the_limit_are_told_about(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(gallery, "LIMIT", 50)
+    monkeypatch.setattr(gallery, "MAX_SHOWN", 50)
     page = made.write(tmp_path / "page.html").read_text()
     assert len(data_of(page)["sample"]) == 50
     assert "120 labels were flagged" in page

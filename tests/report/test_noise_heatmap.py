@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from rofl.report.finished_runs import read
-from rofl.report.noise_heatmap import transition
+from rofl.report.finished_runs import read_run
+from rofl.report.sections.noise_heatmap import noise_heatmap
 from tests.report.reading import Page
 from tests.report.synthetic import make
 
@@ -19,7 +19,7 @@ def section(tmp_path):
         folder = make(tmp_path / "run", classes=names, each=5, shown=0).folder
         path = folder / "summary.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-        found = transition(read(folder))
+        found = noise_heatmap(read_run(folder))
         return found.html, json.loads(re.search(r"const drawing = (.*);\n", found.script).group(1))
 
     return write

@@ -13,8 +13,10 @@ import rofl
 from rofl import report
 from rofl.audit.suspect_list import read_suspects
 from rofl.data.federated import load_federated
-from rofl.report import charts, formatting
-from rofl.report.finished_runs import Group, grouped, read, read_all
+from rofl.report import formatting
+from rofl.report.charts import plotly_source
+from rofl.report.finished_runs import Group, group_runs, read_run, read_runs
+from rofl.report.sections.accuracy_chart import accuracy_chart
 from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import data_of
@@ -105,7 +107,7 @@ def test_nothing_is_loaded_from_a_network(page, parsed):
 
 
 def test_plotly_is_inlined_once_and_draws_every_run(page, runs):
-    assert page.count(charts.library()) == 1
+    assert page.count(plotly_source()) == 1
     found = drawings(page)
     assert list(found) == ["accuracy", "transition", "features"]
     lines = {trace["name"]: list(zip(trace["x"], trace["y"], strict=True)) for trace in found["accuracy"]["data"]}
@@ -159,7 +161,7 @@ def test_a_run_of_0_1_has_its_suspects_as_cards(tmp_path):
     assert (data["client"], data["clients"], data["sample"], data["score"]) == ([0], ["0"], ["27"], [0.5983])
     assert [data["classes"][data[name][0]] for name in ("given", "suggested")] == ["8", "3"]
     assert len(data["picture"]) == 1
-    assert data["wrong"] == [int(load_federated(read(folder).experiment.split).wrong[27])]
+    assert data["wrong"] == [int(load_federated(read_run(folder).experiment.split).wrong[27])]
 
 
 def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
@@ -216,14 +218,14 @@ def test_one_run_needs_no_comparison(runs, written):
 
 def test_a_folder_named_twice_counts_once(runs):
     folder = runs["rofl"].folder
-    assert len(read_all([folder, folder.parent / "." / folder.name, runs["plain"].folder])) == 2
+    assert len(read_runs([folder, folder.parent / "." / folder.name, runs["plain"].folder])) == 2
 
 
 def test_runs_with_centroids_come_first_and_settings_tell_groups_apart(runs, copied):
     other = copied("plain")
     config = other / "config.toml"
     config.write_text(config.read_text().replace("ratio = 0.4", "ratio = 0.2"))
-    groups = grouped(read_all([runs["plain"].folder, other, runs["rofl"].folder]))
+    groups = group_runs(read_runs([runs["plain"].folder, other, runs["rofl"].folder]))
     assert [group.label for group in groups] == ["rofl", "plain, noise.ratio 0.4", "plain, noise.ratio 0.2"]
 
 
@@ -245,7 +247,7 @@ def test_hostile_text_is_escaped(copied, tmp_path, written):
 
 
 def test_a_label_cannot_end_the_script(runs):
-    script = charts.accuracy_script([Group(HOSTILE, (read(runs["rofl"].folder),))])
+    script = accuracy_chart([Group(HOSTILE, (read_run(runs["rofl"].folder),))]).script
     assert "<" not in script
     (trace,) = drawings(script)["accuracy"]["data"]
     assert trace["name"] == html.escape(HOSTILE, quote=False)  # plotly reads names as HTML, and knows no &quot;

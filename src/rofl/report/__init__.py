@@ -1,4 +1,7 @@
-"""Run folders to one self-contained HTML page, and small pictures for the terminal.
+"""Pages about finished runs and about the paper's tables, and small pictures for the terminal.
+
+`page` and `paper_page` write HTML files; `sections` has a module per part of a run's page, `templates` a Jinja
+template for each, `static` the style sheets and scripts. `terminal` draws with characters.
 
 May import: core, data, models, methods, audit, config, simulation, training, reproduce.
 """

@@ -1,4 +1,8 @@
-"""Who reads the page, and what about samples it may therefore hold: all of that comes through here."""
+"""Who reads a page, and what it may therefore show.
+
+Everything a page says about single samples comes through `visible_audit`, so that the page of one site cannot hold
+anything of another.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +19,12 @@ from rofl.report.finished_runs import FinishedRun
 
 @dataclass(frozen=True)
 class Audience:
-    """Everything, as it is; or what one site may see of samples: its own; or what the server may: none."""
+    """The readers of a page: they see all samples (default), one site's own, or none (the server).
+
+    Args:
+        site: the name of a client; the page shows its samples only.
+        server: whether the page is for the coordinator, who sees counts per client and no sample.
+    """
 
     site: str | None = None
     server: bool = False
@@ -24,84 +33,95 @@ class Audience:
         if self.server and self.site is not None:
             raise ValueError("a page is for a site or for the server")
 
-    def file(self, run: FinishedRun) -> str:
-        """The page's name, where none is asked for."""
+    def file_name(self, run: FinishedRun) -> str:
+        """Return the name of the page's file, where the user names none: `report-<site>.html` for a site."""
         if self.site is None:
             return "report-server.html" if self.server else "report.html"
-        names = _names(run, run.folder.read_suspects())
+        names = _client_names(run, run.folder.read_suspects())
         files = dict(zip(names, safe_names(["server", *names])[1:], strict=True))  # a site may be called server
-        return f"report-{files[_known(self.site, names)]}.html"
+        return f"report-{files[_check_site(self.site, names)]}.html"
 
 
 @dataclass(frozen=True)
-class Client:
-    """What may be told of a client to all who may know of it."""
+class ClientNoise:
+    """How many labels of a client look wrong: counts, which every audience that knows the client may see."""
 
     name: str
     samples: int
     flagged: int
-    noise: float  # the estimated share of wrong labels
+    noise: float  # the estimated share of wrong labels, 0 to 1
+
+    @property
+    def flagged_share(self) -> float:
+        """The share of labels that are flagged; 0 for a client without samples."""
+        return self.flagged / max(self.samples, 1)
 
 
 @dataclass(frozen=True)
 class VisibleAudit:
-    """What a run found out about samples, as far as an audience may see it."""
+    """The part of a run's audit that an audience may see."""
 
-    clients: Sequence[Client]
-    rows: Sequence[SuspectRow]  # of all samples, most suspicious first
+    clients: Sequence[ClientNoise]
+    rows: Sequence[SuspectRow]  # all visible samples, most suspicious first
     features: Features | None
 
     @property
     def suspects(self) -> list[SuspectRow]:
-        """The samples whose labels were flagged."""
+        """The samples whose labels are flagged, most suspicious first."""
         return [row for row in self.rows if row.flagged]
 
 
 def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
-    """Everything about the samples of a run that this audience may see."""
-    lines = run.folder.read_suspects()
-    clients = _clients(run, lines)
+    """Return everything about the samples of a run that an audience may see.
+
+    Raises:
+        UserError: the run has no such site.
+    """
+    rows = run.folder.read_suspects()
+    clients = _client_noise(run, rows)
     if audience.server:
         return VisibleAudit(clients, [], None)
     features = run.folder.read_features()
     if audience.site is None:
-        return VisibleAudit(clients, lines, features)
-    site = _known(audience.site, [client.name for client in clients])
-    own = [row for row in lines if row.client == site]
-    return VisibleAudit([client for client in clients if client.name == site], own, _only(features, own))
+        return VisibleAudit(clients, rows, features)
+    site = _check_site(audience.site, [client.name for client in clients])
+    site_rows = [row for row in rows if row.client == site]
+    site_clients = [client for client in clients if client.name == site]
+    return VisibleAudit(site_clients, site_rows, _select_features(features, site_rows))
 
 
-def _clients(run: FinishedRun, lines: Sequence[SuspectRow]) -> list[Client]:
-    if run.summary.sites:  # lists and samples are with the sites
+def _client_noise(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
+    if run.summary.sites:  # of a federation: lists and samples stay with the sites
         return [
-            Client(name, site.samples, site.flagged, site.flagged / max(site.samples, 1))
+            ClientNoise(name, site.samples, site.flagged, site.flagged / max(site.samples, 1))
             for name, site in run.summary.sites.items()
         ]
-    samples = Counter(row.client for row in lines)
-    flagged = Counter(row.client for row in lines if row.flagged)
-    noise = run.summary.estimated.clients if run.summary.estimated else {}  # absent from old runs
+    samples = Counter(row.client for row in rows)
+    flagged = Counter(row.client for row in rows if row.flagged)
+    estimates = run.summary.estimated.clients if run.summary.estimated else {}  # old runs have none
     return [
-        Client(name, samples[name], flagged[name], noise.get(name, flagged[name] / samples[name]))
+        ClientNoise(name, samples[name], flagged[name], estimates.get(name, flagged[name] / samples[name]))
         for name in sorted(samples, key=natural)
     ]
 
 
-def _names(run: FinishedRun, lines: Sequence[SuspectRow]) -> list[str]:
-    """The clients in the run's own order, so that their pages are called as their lists of suspects are."""
-    there = {row.client for row in lines}
-    ordered = [name for name in (run.summary.estimated.clients if run.summary.estimated else {}) if name in there]
-    return ordered + sorted(there.difference(ordered), key=natural)
+def _client_names(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[str]:
+    """Return the clients in the run's order, so that their pages are named like their lists of suspects."""
+    clients = {row.client for row in rows}
+    estimates = run.summary.estimated.clients if run.summary.estimated else {}
+    ordered = [name for name in estimates if name in clients]
+    return ordered + sorted(clients.difference(ordered), key=natural)
 
 
-def _known(site: str, names: Sequence[str]) -> str:
+def _check_site(site: str, names: Sequence[str]) -> str:
     if site not in names:
         raise unknown("site", site, names)
     return site
 
 
-def _only(features: Features | None, lines: Sequence[SuspectRow]) -> Features | None:
-    """The features of these samples; the centroids are everybody's."""
+def _select_features(features: Features | None, rows: Sequence[SuspectRow]) -> Features | None:
+    """Return the features of these samples only; the centroids are global, so every site may see them."""
     if features is None:
         return None
-    own = torch.isin(features.rows, torch.tensor([row.row for row in lines], dtype=torch.long))  # (m,)
-    return Features(features.rows[own], features.features[own], features.centroids)
+    chosen = torch.isin(features.rows, torch.tensor([row.row for row in rows], dtype=torch.long))  # (m,)
+    return Features(features.rows[chosen], features.features[chosen], features.centroids)

@@ -1,46 +1,38 @@
-"""A page that needs nothing but itself: one shell for all of them."""
+"""A self-contained HTML document: styles, scripts and plotly.js are inlined, and nothing is loaded from a network."""
 
-from collections.abc import Sequence
-from importlib.resources import files
-from string import Template
-from typing import NamedTuple
+import platform
+from collections.abc import Iterable
+from importlib.metadata import version
 
-from rofl.report import charts
-from rofl.report.provenance import made_with
+from markupsafe import Markup
 
-
-class Section(NamedTuple):
-    """A piece of a page, and the script that fills it; both empty where there is nothing to tell."""
-
-    html: str = ""  # safe
-    script: str = ""
+from rofl.report.charts import plotly_source
+from rofl.report.environment import Section, read_static, render
 
 
-def document(name: str, title: str, scripts: Sequence[str], styles: Sequence[str] = (), **parts: str) -> str:
-    """The page whose body is the template `name`, with its parts put in.
+def render_document(template: str, title: str, sections: Iterable[Section], **view: object) -> str:
+    """Render a whole page.
+
+    Each section's script gets a `<script>` element of its own, so that one that fails does not stop the others.
 
     Args:
-        name: a file of this room.
-        title: safe in HTML, as all parts are.
-        scripts: run one after the other; one that fails does not stop the next.
-        styles: style sheets of this room beside the common one.
-        parts: what else the template asks for.
+        template: a template that extends `base.html.j2`.
+        title: the page's title and heading.
+        sections: the parts in reading order; the template gets them as `sections`.
+        view: what else the template asks for.
+
+    Returns:
+        The HTML of the page.
     """
-    return fill(
-        "shell.html",
+    sections = [section for section in sections if section.html]
+    styles = dict.fromkeys(["style.css", *(sheet for section in sections for sheet in section.styles)])
+    return render(
+        template,
         title=title,
-        style="\n".join(read(sheet) for sheet in ("style.css", *styles)),
-        body=fill(name, title=title, made_with=made_with(), **parts),
-        plotly=charts.library(),
-        scripts="\n".join(f"<script>\n{script}\n</script>" for script in scripts if script),
+        sections=sections,
+        styles=[read_static(sheet) for sheet in styles],
+        plotly=Markup(plotly_source()),
+        scripts=[section.script for section in sections if section.script],
+        made_with=f"rofl {version('rofl')}, Python {platform.python_version()}, plotly {version('plotly')}",
+        **view,
     )
-
-
-def fill(name: str, **parts: str) -> str:
-    """A template of this room with its parts put in."""
-    return Template(read(name)).substitute(parts)
-
-
-def read(name: str) -> str:
-    """A file of this room."""
-    return (files("rofl.report") / name).read_text(encoding="utf-8")

@@ -1,38 +1,40 @@
-"""Finished runs as the page sees them: those that differ only by seed belong together."""
+"""Finished runs as pages show them: runs that differ only by seed form a group."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rofl.config.schema import Experiment
+from rofl.core.spec import Settings
 from rofl.errors import UserError
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 
-# settings that do not change what is trained
-_ASIDE = {"name", "seed", "evaluate_every", "checkpoint_every"}
+_NOT_COMPARED = {"name", "seed", "evaluate_every", "checkpoint_every"}  # settings that do not change the training
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run folder says about a run that came to its end."""
+    """The content of the folder of a finished run."""
 
     folder: RunDir
     experiment: Experiment
     summary: RunSummary
     curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of the rounds that were evaluated
-    flagged: int
+    flagged: int  # labels that look wrong
     samples: int
 
     @property
     def classes(self) -> list[str]:
-        """The names of the classes; none in the summaries of old runs."""
+        """The names of the classes; empty for runs of old versions."""
         return self.summary.classes
 
     @property
     def truth_known(self) -> bool:
-        """Where no noise was put on, given and true labels are the same by construction, and say nothing."""
+        """Whether the page may say which labels are wrong.
+
+        Where no noise was put on, given and true labels are equal by construction, and comparing them says nothing.
+        """
         noise = self.experiment.noise
         return self.summary.detection is not None and (noise.expected_ratio > 0 or noise.per_client)
 
@@ -41,17 +43,20 @@ class FinishedRun:
 class Group:
     """Runs of one method that differ only by seed, in the order of their seeds."""
 
-    label: str
+    label: str  # the method's name, and the settings that tell it from other groups of the same method
     runs: tuple[FinishedRun, ...]
 
 
-def read(path: Path) -> FinishedRun:
-    """A finished run; a UserError for any other folder."""
+def read_run(path: Path) -> FinishedRun:
+    """Read a run folder.
+
+    Raises:
+        UserError: it is no run folder, or the run is not finished.
+    """
     folder = RunDir(path)
     experiment, summary = folder.read_experiment(), folder.read_summary()
-    history = folder.read_history()
-    curve = [(record.round, record.accuracy) for record in history if record.accuracy is not None]
-    if summary.sites:  # the lists are with the sites
+    curve = [(record.round, record.accuracy) for record in folder.read_history() if record.accuracy is not None]
+    if summary.sites:  # of a federation: the lists stay with the sites
         samples = sum(site.samples for site in summary.sites.values())
         flagged = sum(site.flagged for site in summary.sites.values())
     else:
@@ -60,39 +65,54 @@ def read(path: Path) -> FinishedRun:
     return FinishedRun(folder, experiment, summary, curve, flagged, samples)
 
 
-def read_all(paths: Sequence[Path]) -> list[FinishedRun]:
-    """The runs in the given order; a folder that is named twice counts once."""
+def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
+    """Read run folders in the given order; a folder that is named twice counts once.
+
+    Raises:
+        UserError: there is none, or one is not a finished run.
+    """
     if not paths:
         raise UserError("A report needs at least one run folder.", "rofl report runs/digits-rofl-1")
-    places: dict[Path, Path] = {}
+    unique: dict[Path, Path] = {}
     for path in paths:
-        places.setdefault(path.resolve(), path)
-    return [read(path) for path in places.values()]
+        unique.setdefault(path.resolve(), path)
+    return [read_run(path) for path in unique.values()]
 
 
-def grouped(runs: Iterable[FinishedRun]) -> list[Group]:
-    """Groups in the order of their first run, except that the main run's comes first."""
-    sets: dict[tuple[tuple[str, str], ...], list[FinishedRun]] = {}
+def group_runs(runs: Iterable[FinishedRun]) -> list[Group]:
+    """Group runs by their settings.
+
+    Returns:
+        Groups in the order of their first runs, but those whose method has centroids come before the others. The
+        first run of the first group is the main run, whose clients and suspects a page shows.
+    """
+    by_settings: dict[tuple[tuple[str, str], ...], list[FinishedRun]] = {}
     for run in runs:
-        settings = sorted((key, repr(value)) for key, value in _flat(run.experiment.model_dump()))
-        sets.setdefault(tuple(settings), []).append(run)
-    members = [tuple(sorted(runs, key=lambda run: run.experiment.seed)) for runs in sets.values()]
-    groups = [Group(_label(own[0], [other[0] for other in members]), own) for own in members]
+        settings = sorted((key, repr(value)) for key, value in _compared_settings(run).items())
+        by_settings.setdefault(tuple(settings), []).append(run)
+    members = [tuple(sorted(group, key=lambda run: run.experiment.seed)) for group in by_settings.values()]
+    firsts = [group[0] for group in members]
+    groups = [Group(_label(group[0], firsts), group) for group in members]
     return sorted(groups, key=lambda group: not group.runs[0].summary.has_centroids)  # stable
 
 
 def _label(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
-    """The method, and what sets this run apart from others of the same method."""
-    own = dict(_flat(run.experiment.model_dump()))
-    peers = [dict(_flat(o.experiment.model_dump())) for o in others if o.experiment.method_name == own["method.name"]]
-    apart = [f"{key} {value}" for key, value in own.items() if any(peer.get(key) != value for peer in peers)]
-    return ", ".join([str(own["method.name"]), *apart])
+    """Return the method's name, and the settings that differ from those of other runs of the same method."""
+    settings = _compared_settings(run)
+    method = run.experiment.method_name
+    peers = [_compared_settings(other) for other in others if other.experiment.method_name == method]
+    differing = [f"{key} {value}" for key, value in settings.items() if any(peer.get(key) != value for peer in peers)]
+    return ", ".join([method, *differing])
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings with dotted keys, as `--set` takes them."""
+def _compared_settings(run: FinishedRun) -> dict[str, object]:
+    """Return the settings that decide what is trained, with dotted keys as `--set` takes them."""
+    return {key: value for key, value in _flatten(run.experiment.model_dump()) if key not in _NOT_COMPARED}
+
+
+def _flatten(settings: Settings, prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif prefix or key not in _ASIDE:
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
             yield prefix + key, value

@@ -1,16 +1,15 @@
-"""Numbers as people read them; every function gives text that is safe in HTML."""
+"""Numbers and names as text for readers; templates escape them, so nothing here is HTML."""
 
 import statistics
 from collections.abc import Callable, Sequence
-from html import escape
 
+UNKNOWN = "\N{EN DASH}"  # in place of a value that is missing
 _GAP = "\N{NO-BREAK SPACE}"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-UNKNOWN = "\N{EN DASH}"
 
 
 def per_cent(value: float) -> str:
-    """A value that is in per cent already.
+    """Return a value that is in per cent already.
 
     >>> per_cent(96.25).replace(_GAP, " ")
     '96.2 %'
@@ -19,7 +18,7 @@ def per_cent(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A ratio in [0, 1].
+    """Return a ratio in [0, 1] as per cent.
 
     >>> share(0.4).replace(_GAP, " ")
     '40.0 %'
@@ -28,7 +27,7 @@ def share(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A whole number, thousands apart.
+    """Return a whole number with its thousands apart.
 
     >>> count(12345)
     '12,345'
@@ -37,7 +36,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes, in decimal units.
+    """Return a number of bytes in decimal units.
 
     >>> size(40_120_800).replace(_GAP, " ")
     '40.1 MB'
@@ -49,7 +48,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time to remember rather than to compare.
+    """Return a time in the two largest units that it has.
 
     >>> [duration(value).replace(_GAP, " ") for value in (8.25, 75, 7260)]
     ['8.2 s', '1 min 15 s', '2 h 1 min']
@@ -62,28 +61,29 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}{_GAP}h {minutes % 60}{_GAP}min"
 
 
-def shortened(text: str, most: int) -> str:
-    """A name with its middle left out where it is long: names often differ in their last letters.
+def shortened(text: str, max_length: int) -> str:
+    """Return a name with its middle left out where it is long: names often differ in their last letters.
 
     >>> shortened("species number 17", 13)
     'specie…ber 17'
     """
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
-
-
-def brief(name: str) -> str:
-    """A name of somebody's own, however long and whatever is in it."""
-    return escape(shortened(name, 60))
+    if len(text) <= max_length:
+        return text
+    return f"{text[: max_length // 2]}…{text[len(text) - (max_length - 1) // 2 :]}"
 
 
 def average(values: Sequence[float | None], form: Callable[[float], str]) -> str:
-    """The mean, or a dash where any value is missing."""
+    """Return the mean in a form of this module, or a dash where any value is missing.
+
+    >>> average([1.0, 3.0], count), average([1.0, None], count) == UNKNOWN
+    ('2', True)
+    """
     known = [value for value in values if value is not None]
     return form(statistics.fmean(known)) if known and len(known) == len(values) else UNKNOWN
 
 
 def with_spread(values: Sequence[float | None], form: Callable[[float], str]) -> str:
-    """The mean and, from two values on, the standard deviation.
+    """Return the mean and, from two values on, the sample standard deviation.
 
     >>> with_spread([1.0, 3.0], per_cent).replace(_GAP, " ")
     '2.0 ± 1.4 %'

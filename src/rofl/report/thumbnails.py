@@ -1,4 +1,4 @@
-"""Pictures small enough to lie in one page by the thousand."""
+"""Pictures that are small enough for thousands of them to lie in one page."""
 
 import base64
 import io
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _BUDGET = 18_000_000  # characters for all pictures of a page; plotly and the text take another 6 million
-_SHARP = 32  # pixels up to which a picture keeps every one of them
-_EDGES = (96, 64, 48, 32)  # to which larger pictures are scaled down: the first that fits
-_TRIED = 50  # pictures by which that is found out
-_AT_ONCE = 500  # pictures in memory
+_KEPT_WHOLE = 32  # pixels of the longer side up to which a picture keeps every pixel
+_EDGES = (96, 64, 48, 32)  # to which larger pictures are scaled down: the first that fits the budget
+_SAMPLED = 50  # pictures from which the size of all is estimated
+_CHUNK = 500  # pictures in memory at once
 _OPTIONS: dict[str, dict[str, int]] = {
     "PNG": {},
     "WEBP": {"quality": 80, "method": 2},  # the default, 4, takes nearly twice the time for a few per cent less
@@ -25,51 +25,58 @@ _OPTIONS: dict[str, dict[str, int]] = {
 
 
 class Thumbnails(NamedTuple):
-    """Pictures in base64, all of one type."""
+    """Pictures of one type and size."""
 
-    kind: str  # "image/png"
+    media_type: str  # "image/png"
     edge: int  # pixels of the longer side
-    pictures: list[str]
+    pictures: list[str]  # base64
 
 
-class _Form(NamedTuple):
-    format: str  # as PIL calls it
+class _Encoding(NamedTuple):
+    format: str  # as PIL names it
     edge: int
 
 
 def thumbnails(images: ImageStore, rows: Sequence[int]) -> Thumbnails:
-    """The images (N, C, H, W) of these rows, as large as the page can hold."""
+    """Encode images as large as the page can hold.
+
+    Args:
+        images: (N, C, H, W) uint8, in memory or on disk.
+        rows: which of them, in the order of the result.
+    """
     longest = max(images.shape[2:])
-    forms = [_Form(_lossy(), min(edge, longest)) for edge in _EDGES]
-    if longest <= _SHARP:
-        forms.insert(0, _Form("PNG", longest))
-    tried = rows[:: -(-len(rows) // _TRIED) or 1]
-    for form in forms:
-        size = sum(map(len, _encoded(images, tried, form))) / max(len(tried), 1)
-        if size * len(rows) <= _BUDGET:
-            break
-    return Thumbnails(f"image/{form.format.lower()}", form.edge, list(_encoded(images, rows, form)))
+    encodings = [_Encoding(_photo_format(), min(edge, longest)) for edge in _EDGES]
+    if longest <= _KEPT_WHOLE:
+        encodings.insert(0, _Encoding("PNG", longest))
+    sampled = rows[:: -(-len(rows) // _SAMPLED) or 1]
+    for encoding in encodings:
+        mean_length = sum(map(len, _encode(images, sampled, encoding))) / max(len(sampled), 1)
+        if mean_length * len(rows) <= _BUDGET:
+            break  # else the last one, the smallest, is taken
+    return Thumbnails(f"image/{encoding.format.lower()}", encoding.edge, list(_encode(images, rows, encoding)))
 
 
-def _lossy() -> str:
-    """A format for photographs; WebP is half as large, and a PIL may have been built without it."""
+def _photo_format() -> str:
+    """Return a format for photographs: WebP, which is half as large, or JPEG where PIL was built without it."""
     from PIL import features
 
     return "WEBP" if features.check("webp") else "JPEG"
 
 
-def _encoded(images: ImageStore, rows: Sequence[int], form: _Form) -> Iterator[str]:
-    for image in _opened(images, rows):
-        image.thumbnail((form.edge, form.edge))
+def _encode(images: ImageStore, rows: Sequence[int], encoding: _Encoding) -> Iterator[str]:
+    """Yield the images of these rows as base64 text."""
+    for image in _load(images, rows):
+        image.thumbnail((encoding.edge, encoding.edge))
         file = io.BytesIO()
-        image.save(file, form.format, **_OPTIONS[form.format])
+        image.save(file, encoding.format, **_OPTIONS[encoding.format])
         yield base64.b64encode(file.getvalue()).decode()
 
 
-def _opened(images: ImageStore, rows: Sequence[int]) -> Iterator["Image.Image"]:
+def _load(images: ImageStore, rows: Sequence[int]) -> Iterator["Image.Image"]:
     from PIL import Image  # only the page needs it
 
-    for start in range(0, len(rows), _AT_ONCE):
-        pixels = images[torch.tensor(rows[start : start + _AT_ONCE])].permute(0, 2, 3, 1).contiguous()  # (B, H, W, C)
+    for start in range(0, len(rows), _CHUNK):
+        chunk = torch.tensor(rows[start : start + _CHUNK])
+        pixels = images[chunk].permute(0, 2, 3, 1).contiguous()  # (B, H, W, C)
         for array in pixels.numpy():
             yield Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)

@@ -4,9 +4,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from rofl.audit.projection import project_features
 from rofl.core.centroids import class_means
 from rofl.core.divergence import feature_divergence, weight_divergence
 from rofl.core.rng import generator
@@ -80,19 +82,14 @@ def _measures(views: list[_View], classes: int, aux: Tensors) -> dict[str, objec
 
 def _points(views: list[_View], centroids: Tensor | None) -> list[dict[str, float]]:
     """The features of all views in two dimensions, by one t-SNE, with the global centroids among them."""
-    from sklearn.manifold import TSNE  # slow to import
-
     rng = generator(0, "picture")
     chosen = [torch.randperm(len(view.features), generator=rng)[:_SHOWN] for view in views]
     rows = [view.features[index] for view, index in zip(views, chosen, strict=True)]
     names = [(client, int(label)) for client, view in enumerate(views) for label in view.truth[chosen[client]]]
     if centroids is not None:
-        rows.append(centroids)
         names += [(-1, label) for label in range(len(centroids))]
-    stacked = torch.cat(rows)
-    perplexity = min(30.0, max(1.0, (len(stacked) - 1) / 3))
-    flat = TSNE(init="pca", perplexity=perplexity, random_state=0, metric="cosine").fit_transform(stacked.numpy())
+    planes = project_features(torch.cat(rows), centroids, single_thread=False)
     return [
         {"x": round(float(x), 3), "y": round(float(y), 3), "client": client, "class": label}
-        for (x, y), (client, label) in zip(flat, names, strict=True)
+        for (x, y), (client, label) in zip(np.concatenate(planes), names, strict=True)
     ]

@@ -1,4 +1,4 @@
-// A card for each suspect. All text goes in as text, never as HTML.
+// Builds a card for each suspect. Text is set as text content, never as HTML.
 
 class Cards {
   constructor(data, decisions) {
@@ -24,44 +24,44 @@ class Cards {
       const [sign, text] = data.wrong[i] ? ["yes", "✓ wrong"] : ["no", "✗ label is right"];
       item.append(make("p", `mark ${sign}`, text));
     }
-    const about = make("p", "note");
-    about.append("client ", named("span", data.clients[data.client[i]]), make("br"));
-    about.append("sample ", named("span", data.sample[i]), make("br"), `score ${data.score[i].toFixed(2)}`);
-    const verdict = make("div", "verdict");
-    verdict.append(...["wrong", "right"].map(decision => {
+    const details = make("p", "note");
+    details.append("client ", named("span", data.clients[data.client[i]]), make("br"));
+    details.append("sample ", named("span", data.sample[i]), make("br"), `score ${data.score[i].toFixed(2)}`);
+    const buttons = make("div", "decide");
+    buttons.append(...["wrong", "right"].map(decision => {
       const button = make("button", decision, decision);
       button.type = "button";
       button.title = `label is ${decision}`;
       button.dataset.decision = decision;
       return button;
     }));
-    item.append(about, verdict);
+    item.append(details, buttons);
     this.paint(item);
     return item;
   }
 
-  // what of a card depends on the decision
+  // updates the parts of a card that depend on its decision
   paint(item) {
-    const { data } = this, i = suspect(item), made = this.decisions.get(i);
+    const { data } = this, i = suspectOf(item), current = this.decisions.get(i);
     for (const button of item.querySelectorAll("button")) {
-      const { decision } = button.dataset, chosen = made?.decision === decision;
-      button.setAttribute("aria-pressed", chosen);
-      item.classList.toggle(decision, chosen);
+      const { decision } = button.dataset, pressed = current?.decision === decision;
+      button.setAttribute("aria-pressed", pressed);
+      item.classList.toggle(decision, pressed);
     }
-    const told = [
+    const description = [
       `sample ${data.sample[i]} of client ${data.clients[data.client[i]]}`,
       `labelled ${data.classes[data.given[i]]}`,
       `suggested ${data.classes[data.suggested[i]]}`,
       `score ${data.score[i].toFixed(2)}`,
-      made ? `decided: label is ${made.decision}` : "undecided",
+      current ? `decided: label is ${current.decision}` : "undecided",
     ];
-    item.setAttribute("aria-label", told.join(", "));
+    item.setAttribute("aria-label", description.join(", "));
     item.querySelector(".should")?.remove();
-    if (made?.decision === "wrong") item.append(this.choice(i, made.label));
+    if (current?.decision === "wrong") item.append(this.classChoice(i, current.label));
   }
 
-  // the right class of a sample whose label is wrong
-  choice(i, label) {
+  // the list to choose the right class of a wrong label from
+  classChoice(i, label) {
     const line = make("label", "should", "should be ");
     const select = make("select");
     if (label === null) select.append(new Option("choose", ""));
@@ -72,7 +72,7 @@ class Cards {
   }
 }
 
-function suspect(item) {
+function suspectOf(item) {
   return Number(item.dataset.suspect);
 }
 
@@ -83,7 +83,7 @@ function make(tag, name, text = "") {
   return element;
 }
 
-// somebody's own name, with its middle left out where it is long
+// an element with a user's name as text; the middle of a long one is left out
 function named(tag, name) {
   const element = make(tag, "", name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name);
   element.title = name;

@@ -1,4 +1,4 @@
-// Going through the suspects: filters, pages of cards, keys and buttons to decide, and the file of decisions.
+// The gallery: filters, pages of cards, keys and buttons to decide, and the file of decisions.
 {
   const PAGE = 100; // cards at a time, so that 10,000 suspects are as quick as 100
   const find = id => document.getElementById(id);
@@ -8,25 +8,25 @@
   const list = find("cards");
   const filters = { client: find("by-client"), given: find("by-given"), suggested: find("by-suggested") };
   const state = find("by-state"), score = find("by-score");
-  let chosen = []; // suspects that pass the filters; a decision does not change it, so that nothing jumps away
-  let first = 0; // place in `chosen` of the first card
+  let chosen = []; // suspects that pass the filters; a decision does not change it, so that no card disappears
+  let first = 0; // index in `chosen` of the first card
   let unsaved = false;
 
   // --- filters and pages ---
 
-  function offer(select, names, column) {
+  function fillFilter(select, names, column) {
     const counts = new Map();
     for (const i of column) counts.set(i, (counts.get(i) || 0) + 1);
     names.forEach((name, i) => counts.has(i) && select.append(new Option(`${name} (${counts.get(i)})`, i)));
     select.parentElement.hidden = counts.size < 2;
   }
 
-  function choose() {
-    const wanted = Object.entries(filters).filter(([, select]) => select.value !== "");
+  function applyFilters() {
+    const active = Object.entries(filters).filter(([, select]) => select.value !== "");
     const least = Number(score.value);
     chosen = data.sample.map((_, i) => i).filter(i =>
       data.score[i] >= least
-      && wanted.every(([name, select]) => data[name][i] === Number(select.value))
+      && active.every(([name, select]) => data[name][i] === Number(select.value))
       && (!state.value || state.value === (decisions.get(i)?.decision ?? "undecided")));
     first = 0;
     find("least").textContent = score.value;
@@ -38,57 +38,58 @@
     find("page").textContent = `${first / PAGE + 1} of ${Math.max(1, Math.ceil(chosen.length / PAGE))}`;
     find("previous").disabled = first === 0;
     find("next").disabled = first + PAGE >= chosen.length;
-    count();
+    updateCounter();
   }
 
-  function count() {
-    const [shown, all, decided] = [chosen, data.sample, decisions.complete].map(some => some.length.toLocaleString("en"));
+  function updateCounter() {
+    const [shown, all, decided] = [chosen, data.sample, decisions.complete].map(list => list.length.toLocaleString("en"));
     find("counter").textContent = `${shown} of ${all} shown, ${decided} decided`;
     find("save").disabled = decisions.complete.length === 0;
   }
 
-  function say(text) {
-    find("said").textContent = text;
+  function showMessage(text) {
+    find("message").textContent = text;
   }
 
   // --- moving and deciding ---
 
-  function place(item) {
+  function indexOf(item) {
     return first + [...list.children].indexOf(item);
   }
 
-  function go(there) {
-    if (there < 0 || there >= chosen.length) return;
-    const start = there - there % PAGE;
+  function goTo(index) {
+    if (index < 0 || index >= chosen.length) return;
+    const start = index - index % PAGE;
     if (start !== first) {
       first = start;
       draw();
     }
-    list.children[there - first].focus();
+    list.children[index - first].focus();
   }
 
-  function goOn(item) {
-    const here = place(item), places = [...chosen.keys()];
-    const there = [...places.slice(here + 1), ...places.slice(0, here)].find(p => !decisions.get(chosen[p]));
-    if (there === undefined) say("All that are shown are decided.");
-    else go(there);
+  function goToNextUndecided(item) {
+    const current = indexOf(item), indices = [...chosen.keys()];
+    const others = [...indices.slice(current + 1), ...indices.slice(0, current)];
+    const next = others.find(index => !decisions.get(chosen[index]));
+    if (next === undefined) showMessage("All that are shown are decided.");
+    else goTo(next);
   }
 
   function decide(item, decision, label) {
-    if (decision) decisions.decide(suspect(item), decision, label);
-    else decisions.undo(suspect(item));
+    if (decision) decisions.decide(suspectOf(item), decision, label);
+    else decisions.undo(suspectOf(item));
     unsaved = true;
     cards.paint(item);
-    count();
-    say(decisions.kept ? "" : "This browser keeps nothing for this page: save before you close it.");
+    updateCounter();
+    showMessage(decisions.stored ? "" : "This browser keeps nothing for this page: save before you close it.");
   }
 
-  // this card's decision, or else the last one
-  function takeBack(item) {
-    const there = decisions.get(suspect(item)) ? place(item) : chosen.indexOf(decisions.last);
-    if (there < 0) return;
-    go(there);
-    decide(list.children[there - first], null);
+  // undoes this card's decision, or else the newest one
+  function undo(item) {
+    const index = decisions.get(suspectOf(item)) ? indexOf(item) : chosen.indexOf(decisions.last);
+    if (index < 0) return;
+    goTo(index);
+    decide(list.children[index - first], null);
   }
 
   // --- files ---
@@ -100,20 +101,20 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
     unsaved = false;
-    const open = decisions.made.size - decisions.complete.length;
-    say(open ? `Without ${open} that you marked wrong and gave no class.` : "");
+    const incomplete = decisions.all.size - decisions.complete.length;
+    showMessage(incomplete ? `Without ${incomplete} that you marked wrong and gave no class.` : "");
   }
 
   async function load() {
     const [file] = find("load").files;
     if (!file) return;
     try {
-      const { taken, strange } = decisions.take(await file.text());
-      decisions.keep();
-      choose();
-      say(`Decisions loaded: ${taken}.${strange ? ` Not about this page's suspects: ${strange}.` : ""}`);
+      const { loaded, ignored } = decisions.load(await file.text());
+      decisions.store();
+      applyFilters();
+      showMessage(`Decisions loaded: ${loaded}.${ignored ? ` Not about this page's suspects: ${ignored}.` : ""}`);
     } catch (error) {
-      say(`${file.name} cannot be loaded: ${error.message}.`);
+      showMessage(`${file.name} cannot be loaded: ${error.message}.`);
     }
     find("load").value = ""; // so that the same file can be loaded again
   }
@@ -127,35 +128,35 @@
   list.addEventListener("keydown", event => {
     const item = event.target.closest(".suspect"), key = event.key.toLowerCase();
     if (!item || event.target.tagName === "SELECT" || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key in steps) go(place(item) + steps[event.key]());
+    if (event.key in steps) goTo(indexOf(item) + steps[event.key]());
     else if (event.repeat) return; // a key held down decides once
     else if (key in marks) {
       decide(item, marks[key]);
-      goOn(item);
-    } else if (key === "u") takeBack(item);
+      goToNextUndecided(item);
+    } else if (key === "u") undo(item);
     else return;
     event.preventDefault();
   });
   list.addEventListener("click", event => {
     const { decision } = event.target.dataset, item = event.target.closest(".suspect");
-    if (decision) decide(item, decisions.get(suspect(item))?.decision === decision ? null : decision);
+    if (decision) decide(item, decisions.get(suspectOf(item))?.decision === decision ? null : decision);
   });
   list.addEventListener("change", event => {
     const item = event.target.closest(".suspect");
     decide(item, "wrong", Number(event.target.value));
     item.querySelector("select").focus();
   });
-  for (const select of [...Object.values(filters), state]) select.addEventListener("change", choose);
-  score.addEventListener("input", choose);
-  find("previous").addEventListener("click", () => go(first - PAGE));
-  find("next").addEventListener("click", () => go(first + PAGE));
+  for (const select of [...Object.values(filters), state]) select.addEventListener("change", applyFilters);
+  score.addEventListener("input", applyFilters);
+  find("previous").addEventListener("click", () => goTo(first - PAGE));
+  find("next").addEventListener("click", () => goTo(first + PAGE));
   find("save").addEventListener("click", save);
   find("load").addEventListener("change", load);
-  addEventListener("beforeunload", event => !decisions.kept && unsaved && event.preventDefault());
+  addEventListener("beforeunload", event => !decisions.stored && unsaved && event.preventDefault());
 
-  offer(filters.client, data.clients, data.client);
-  offer(filters.given, data.classes, data.given);
-  offer(filters.suggested, data.classes, data.suggested);
-  choose();
+  fillFilter(filters.client, data.clients, data.client);
+  fillFilter(filters.given, data.classes, data.given);
+  fillFilter(filters.suggested, data.classes, data.suggested);
+  applyFilters();
   find("review").hidden = false;
 }

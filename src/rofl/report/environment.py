@@ -1,0 +1,76 @@
+"""The templates and static files of the pages, and the one Jinja environment that renders them.
+
+Autoescape is on for every template: whatever a view object holds (names of clients, classes, files) is text on the
+page. Only `Markup` passes unescaped: rendered templates, static files, plotly.js and the calls of `charts`.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from rofl.report import formatting
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_PACKAGE = "rofl.report"
+_EMPTY = Markup("")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page; a section with nothing to show is empty.
+
+    A new section is a module in `rofl.report.sections`, a template, and an entry in `rofl.report.page`.
+    """
+
+    html: Markup = _EMPTY
+    script: Markup = _EMPTY  # JavaScript that fills the HTML; it runs after plotly.js is loaded
+    styles: tuple[str, ...] = ()  # static style sheets besides style.css
+
+
+def render(template: str, **view: object) -> Markup:
+    """Render a template.
+
+    Args:
+        template: its file name in `templates/`.
+        view: the values it asks for; a name that is missing raises an error.
+
+    Returns:
+        The HTML, with every value escaped.
+
+    >>> print(render("notice.html.j2", heading="<b>", sentence="Nothing to see."))
+    <section>
+      <h2>&lt;b&gt;</h2>
+      <p class="lead">Nothing to see.</p>
+    </section>
+    """
+    return Markup(_environment().get_template(template).render(view))
+
+
+def read_static(name: str) -> Markup:
+    """Return the text of a style sheet or script in `static/`, to be put into a page as it is."""
+    return Markup((files(_PACKAGE) / "static" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # most commands write no page
+
+    environment = Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "share": formatting.share,
+        "thousands": formatting.count,
+        "shortened": formatting.shortened,
+    }
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # small, and keys in their own order
+    return environment

@@ -1,0 +1,16 @@
+"""How many labels of each client look wrong."""
+
+from collections.abc import Sequence
+
+from rofl.report.audience import ClientNoise
+from rofl.report.environment import Section, render
+
+
+def client_table(clients: Sequence[ClientNoise], judge: str) -> Section:
+    """Return the table: samples, estimated noise, and suspects with a bar for their share.
+
+    Args:
+        clients: a row each; a table of more than 30 rows scrolls in a box.
+        judge: the run whose model judged the labels, as the heading names it.
+    """
+    return Section(render("client_table.html.j2", clients=clients, judge=judge))

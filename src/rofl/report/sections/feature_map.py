@@ -1,0 +1,126 @@
+"""The features of samples and the centroids of classes in two dimensions, by t-SNE."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rofl.audit.projection import project_features
+from rofl.audit.suspect_list import SuspectRow
+from rofl.report.audience import VisibleAudit
+from rofl.report.charts import GREY, PlotlyJson, layout_without_axes, plot_call, plotly_text
+from rofl.report.environment import Section, render
+
+CHART_ID = "features"
+
+_MIN_SAMPLES = 10  # fewer make no picture
+_ITERATIONS = 500  # half of the usual ones: half the time, and on 600 samples of a run 5 % more of what it minimises
+_MAX_COLOURS = 20  # classes that can be told apart by colour
+_PALETTE = (
+    *("#12938a", "#c25f7c", "#5b8bc9", "#b9812f", "#8a6fc4", "#6f9a3c", "#cf6a3f", "#3f9fc4", "#b05fb0", "#8b7d5a"),
+    *("#4fb8ad", "#e08aa3", "#86aee0", "#d6a75c", "#ad97dd", "#97bd68", "#e39a7a", "#73c0df", "#cf93cf", "#b3a684"),
+)
+
+
+def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
+    """Return the scatter plot: samples by given label, suspects as crosses, centroids as stars.
+
+    Args:
+        audit: the samples that the reader may see, with the features that the run kept.
+        classes: the names of the classes; empty for runs of old versions, then those of the given labels count.
+
+    Returns:
+        The section; empty where fewer than ten samples have features.
+    """
+    features = audit.features
+    if features is None:
+        return Section()
+    row_of = {row.row: row for row in audit.rows}
+    listed = [index for index, row in enumerate(features.rows.tolist()) if row in row_of]
+    if len(listed) < _MIN_SAMPLES:
+        return Section()
+    rows = [row_of[row] for row in features.rows[listed].tolist()]
+    samples, centroids = project_features(features.features[listed], features.centroids, _ITERATIONS)
+    classes = list(classes) or sorted({row.given for row in rows})
+    html = render(
+        "feature_map.html.j2",
+        chart_id=CHART_ID,
+        samples=len(rows),
+        coloured=len(classes) <= _MAX_COLOURS,
+        has_centroids=len(centroids) > 0,
+    )
+    traces = [*_sample_traces(samples, rows, classes), *_centroid_traces(centroids, classes)]
+    named_stars = 0 < len(centroids) <= _MAX_COLOURS  # they serve as the legend
+    return Section(html, plot_call(CHART_ID, traces, {**layout_without_axes(), "showlegend": not named_stars}))
+
+
+def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequence[str]) -> list[PlotlyJson]:
+    """Return a trace per given label or, for too many classes, one of the suspects and one of the others."""
+    if len(classes) <= _MAX_COLOURS:
+        groups = [
+            (name, colour, [index for index, row in enumerate(rows) if row.given == name])
+            for name, colour in zip(classes, _PALETTE, strict=False)
+        ]
+    else:
+        groups = [
+            ("label not flagged", GREY, [index for index, row in enumerate(rows) if not row.flagged]),
+            ("suspects", _PALETTE[0], [index for index, row in enumerate(rows) if row.flagged]),
+        ]
+    return [
+        _sample_trace(points[chosen], [rows[index] for index in chosen], name, colour)
+        for name, colour, indices in groups
+        if (chosen := sorted(indices, key=lambda index: rows[index].flagged))  # suspects last: they lie on top
+    ]
+
+
+def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, colour: str) -> PlotlyJson:
+    return {
+        **_scatter(points),
+        "mode": "markers",
+        "name": plotly_text(name, 24),
+        "text": [_hover_text(row) for row in rows],
+        "marker": {
+            "color": colour,
+            "symbol": ["x" if row.flagged else "circle" for row in rows],
+            "size": [8 if row.flagged else 6 for row in rows],
+            "opacity": [0.95 if row.flagged else 0.5 for row in rows],
+            "line": {"width": 0},
+        },
+    }
+
+
+def _hover_text(row: SuspectRow) -> str:
+    given, suggested = plotly_text(row.given, 40), plotly_text(row.suggested, 40)
+    suggestion = f", looks like {suggested}" if suggested != given else ""
+    client, sample = plotly_text(row.client, 40), plotly_text(row.sample, 60)
+    return f"labelled {given}{suggestion}<br>sample {sample}<br>client {client}"
+
+
+def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJson]:
+    """Return the stars, with their names where there are few; nothing without centroids."""
+    if not len(points):
+        return []
+    names = [classes[number] if number < len(classes) else str(number) for number in range(len(points))]
+    few = len(points) <= _MAX_COLOURS
+    return [
+        {
+            **_scatter(points),
+            "mode": "markers+text" if few else "markers",
+            "name": "centroids",
+            "text": [plotly_text(name, 24) for name in names],
+            "textposition": "top center",
+            "textfont": {"size": 14, "weight": 600},
+            "hovertemplate": "centroid of %{text}<extra></extra>",
+            "cliponaxis": False,
+            "marker": {
+                "symbol": "star",
+                "size": 15 if few else 10,
+                "color": list(_PALETTE[: len(points)]) if few else "#b9812f",
+                "line": {"width": 1.5, "color": GREY},
+            },
+        }
+    ]
+
+
+def _scatter(points: np.ndarray) -> PlotlyJson:
+    x, y = points.round(2).T.tolist()
+    return {"type": "scatter", "x": x, "y": y, "hovertemplate": "%{text}<extra></extra>"}

@@ -1,0 +1,107 @@
+"""The suspects as cards that a reader goes through and decides on."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict
+
+from markupsafe import Markup
+
+from rofl.audit.suspect_list import SuspectRow
+from rofl.data.federated import FederatedDataset
+from rofl.data.user.names import natural
+from rofl.report.environment import Section, read_static, render
+from rofl.report.thumbnails import thumbnails
+
+MAX_SHOWN = 10_000  # suspects on a page
+_SCRIPTS = ("decisions.js", "cards.js", "gallery.js")  # in the order in which they build on each other
+
+
+@dataclass(frozen=True)
+class GalleryData:
+    """The suspects of a gallery, and what is known about them."""
+
+    suspects: Sequence[SuspectRow]  # flagged, most suspicious first
+    classes: Sequence[str]  # that a reader may choose from
+    name: str  # safe in a file's name
+    storage_key: str  # under which the browser keeps decisions
+    federated: FederatedDataset | None  # has the images; None where they cannot be loaded: cards are text then
+    missing_images: str = ""  # why they cannot be loaded
+    truth_known: bool = False  # whether `federated` knows which labels are wrong
+
+    @property
+    def shown(self) -> Sequence[SuspectRow]:
+        """The suspects that the page holds."""
+        return self.suspects[:MAX_SHOWN]
+
+    @property
+    def has_pictures(self) -> bool:
+        """Whether cards show images; samples of a table have none."""
+        return bool(self.suspects) and self.federated is not None and not self.federated.images.is_table
+
+
+class SuspectColumns(TypedDict):
+    """What gallery.js reads: columns of equal length, a value per suspect, with clients and classes by index."""
+
+    key: str  # of the browser's storage
+    file: str  # the name of the file of decisions
+    clients: list[str]  # their names
+    classes: list[str]  # their names
+    client: list[int]
+    sample: list[str]
+    given: list[int]
+    suggested: list[int]
+    score: list[float]
+    wrong: NotRequired[list[int]]  # 1 where the label is really wrong
+    kind: NotRequired[str]  # the media type of the pictures
+    edge: NotRequired[int]  # pixels of their longer side
+    picture: NotRequired[list[str]]  # base64
+
+
+def gallery(data: GalleryData) -> Section:
+    """Return the cards, their data and their scripts; a sentence where no label is flagged."""
+    if not data.suspects:
+        return Section(render("notice.html.j2", heading="Suspects", sentence="No label was flagged."))
+    html = render(
+        "gallery.html.j2",
+        flagged=len(data.suspects),
+        shown=len(data.shown),
+        missing_images=data.missing_images,
+        truth_known=data.truth_known,
+        columns=_columns(data),
+    )
+    return Section(html, Markup("\n").join(map(read_static, _SCRIPTS)), styles=("gallery.css",))
+
+
+def hidden_gallery() -> Section:
+    """Return what stands in place of the gallery on the server's page."""
+    sentence = "Suspects are shown to their owners: on each site's own page."
+    return Section(render("notice.html.j2", heading="Suspects", sentence=sentence))
+
+
+def _columns(data: GalleryData) -> SuspectColumns:
+    suspects, federated = data.shown, data.federated
+    clients = _indices(sorted({suspect.client for suspect in suspects}, key=natural))
+    classes = _indices([*data.classes, *(s.given for s in suspects), *(s.suggested for s in suspects)])
+    columns: SuspectColumns = {
+        "key": data.storage_key,
+        "file": f"decisions-{data.name}.csv",
+        "clients": list(clients),
+        "classes": list(classes),
+        "client": [clients[suspect.client] for suspect in suspects],
+        "sample": [suspect.sample for suspect in suspects],
+        "given": [classes[suspect.given] for suspect in suspects],
+        "suggested": [classes[suspect.suggested] for suspect in suspects],
+        "score": [round(suspect.score, 4) for suspect in suspects],
+    }
+    rows = [suspect.row for suspect in suspects]
+    if federated is not None and data.truth_known:
+        columns["wrong"] = federated.wrong[rows].int().tolist()
+    if federated is not None and data.has_pictures:
+        encoded = thumbnails(federated.images.train, rows)
+        columns |= {"kind": encoded.media_type, "edge": encoded.edge, "picture": encoded.pictures}
+    return columns
+
+
+def _indices(names: Iterable[str]) -> dict[str, int]:
+    """Return each distinct name with its index, in the order of first occurrence."""
+    return {name: index for index, name in enumerate(dict.fromkeys(names))}

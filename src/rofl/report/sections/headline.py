@@ -1,0 +1,117 @@
+"""The top of the page: what was run, a card with each method's accuracy, and the main figures of the first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rofl.config.schema import Experiment
+from rofl.report import formatting
+from rofl.report.environment import Section, render
+from rofl.report.finished_runs import FinishedRun, Group
+from rofl.report.group_figures import group_figures, truth_notes
+from rofl.training.records import LAST_ROUNDS
+
+
+@dataclass(frozen=True)
+class AccuracyCard:
+    """A method's test accuracy."""
+
+    label: str
+    mean: str
+    spread: str  # "± 1.2 %"; empty for one seed
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure, with a line that says what it is."""
+
+    name: str
+    figure: str
+    note: str
+
+
+def page_title(runs: Sequence[FinishedRun]) -> str:
+    """Return the data set's name, and the noise ratio where it is one number for all runs."""
+    names = _distinct(run.experiment.data.title for run in runs)
+    ratios = {run.experiment.noise.expected_ratio for run in runs}
+    if len(ratios) > 1 or any(run.experiment.noise.fully_noisy_class for run in runs):
+        return f"{names} with wrong labels"
+    ratio = ratios.pop()
+    return f"{names} with {100 * ratio:.3g}\N{NO-BREAK SPACE}% wrong labels" if ratio else names
+
+
+def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
+    """Return what was run, by name; where runs differ, the values stand side by side."""
+    experiments = [run.experiment for run in runs]
+    seeds = sorted({one.seed for one in experiments})
+    return {
+        "Clients": _distinct(one.clients for one in experiments),
+        "Clients a round": _distinct(one.cohort for one in experiments),
+        "Rounds": _distinct(one.rounds for one in experiments),
+        "Noise": _distinct(_noise(one) for one in experiments),
+        "Samples shared out": _distinct(one.data.partition for one in experiments),
+        "Model": _distinct(one.model.name for one in experiments),
+        "Seed" if len(seeds) == 1 else "Seeds": _distinct(seeds),
+    }
+
+
+def headline(groups: Sequence[Group]) -> Section:
+    """Return the accuracy cards of all groups, and the tiles of the first."""
+    first = groups[0]
+    reference = _accuracy(first)
+    cards = [_card(first, _averaged_rounds(first))]
+    cards += [_card(group, _difference(_accuracy(group), reference, first.label)) for group in groups[1:]]
+    return Section(render("headline.html.j2", cards=cards, tiles=_tiles(first)))
+
+
+def _card(group: Group, note: str) -> AccuracyCard:
+    number = formatting.with_spread([run.summary.test_accuracy for run in group.runs], formatting.per_cent)
+    mean, sign, spread = number.partition("±")
+    seeds = [f"mean and standard deviation of {len(group.runs)} seeds"] if len(group.runs) > 1 else []
+    return AccuracyCard(group.label, mean.strip(), sign + spread, [note, *seeds])
+
+
+def _tiles(group: Group) -> list[Tile]:
+    figures = group_figures(group)
+    samples = formatting.average([run.samples for run in group.runs], formatting.count)
+    notes = {
+        "Suspects": f"of {samples} labels",
+        **truth_notes(group),
+        "Time": "for all rounds",
+        "Sent up": "by clients, all rounds",
+        "Sent down": "to clients, all rounds",
+        "Centroids' share": "of all that was sent",
+    }
+    return [Tile(name, figures[name], note) for name, note in notes.items()]
+
+
+def _accuracy(group: Group) -> float | None:
+    """Return the mean over the seeds; None where some run has no accuracy."""
+    values = [run.summary.test_accuracy for run in group.runs]
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _averaged_rounds(group: Group) -> str:
+    rounds = min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
+    return "test accuracy" + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
+
+
+def _difference(accuracy: float | None, reference: float | None, name: str) -> str:
+    """Return how far an accuracy is from that of the first method, which `name` names."""
+    if accuracy is None or reference is None:
+        return "test accuracy not known"
+    points = abs(accuracy - reference)
+    side = "below" if accuracy < reference else "above"
+    return f"{points:.1f} points {side} {name}" if points >= 0.05 else f"level with {name}"
+
+
+def _noise(experiment: Experiment) -> str:
+    """Return the noise that was put on; the noise of user data is not known."""
+    return "as it came" if experiment.data.path and not experiment.noise.expected_ratio else experiment.noise.text
+
+
+def _distinct(values: Iterable[object]) -> str:
+    """Return the distinct values in their order, separated by commas."""
+    return ", ".join(dict.fromkeys(str(value) for value in values))

@@ -1,0 +1,100 @@
+"""Which classes are labelled as which: the estimated transition matrix as a heat map."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rofl.report.charts import PlotlyJson, base_layout, plot_call, plotly_text
+from rofl.report.environment import Section, render
+from rofl.report.finished_runs import FinishedRun
+
+CHART_ID = "transition"
+
+_ACCENT = "18,147,138"  # the first of charts.COLOURS
+_RIGHT_LABELS = "rgba(139,146,156,0.25)"  # the colour of the diagonal
+_MAX_NUMBERED = 12  # classes up to which cells have their number written in
+_MAX_TICKS = 25  # class names on an axis
+_TICK_LENGTH = 13  # characters of a name on an axis
+_UPRIGHT_LENGTH = 2  # characters of names that fit side by side on a phone
+_MAX_LISTED = 6  # confusions in the list beside the map
+
+Matrix = list[list[float]]  # (K, K): [predicted class][given label]; rows sum to 1
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Two classes, of which samples of the first are labelled as the second."""
+
+    predicted: str
+    given: str
+    share: float  # of the samples that look like the first class
+
+
+def noise_heatmap(run: FinishedRun) -> Section:
+    """Return the map and the most frequent confusions; an empty section for runs without an estimate."""
+    matrix = run.summary.estimated.transition if run.summary.estimated else None
+    if not matrix:
+        return Section()
+    names = run.classes if len(run.classes) == len(matrix) else [str(number) for number in range(len(matrix))]
+    html = render("noise_heatmap.html.j2", chart_id=CHART_ID, confusions=_confusions(matrix, names)[:_MAX_LISTED])
+    return Section(html, plot_call(CHART_ID, _traces(matrix, names), _layout(names)))
+
+
+def _confusions(matrix: Matrix, names: Sequence[str]) -> list[Confusion]:
+    """Return all confusions, most frequent first; of equally frequent ones the later classes first."""
+    ranked = sorted(((share, i, j) for i, j, share in _off_diagonal(matrix) if share > 0), reverse=True)
+    return [Confusion(names[i], names[j], share) for share, i, j in ranked]
+
+
+def _off_diagonal(matrix: Matrix) -> list[tuple[int, int, float]]:
+    return [(i, j, share) for i, row in enumerate(matrix) for j, share in enumerate(row) if i != j]
+
+
+def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
+    """Return two maps: wrong labels in the accent colour and, since right ones would outshine them, these in grey."""
+    labels = _unique_labels(names)
+    highest = 100 * max((share for _, _, share in _off_diagonal(matrix)), default=0) or 1
+    gap = 1 if len(names) <= _MAX_TICKS else 0
+    common: PlotlyJson = {
+        "type": "heatmap",
+        "x": labels,
+        "y": labels,
+        "xgap": gap,
+        "ygap": gap,
+        "hoverongaps": False,
+        "hovertemplate": "labelled %{x}, looks like %{y}: %{z:.1f} %<extra></extra>",
+        "zmin": 0,
+        **({"texttemplate": "%{z:.0f}"} if len(names) <= _MAX_NUMBERED else {}),
+    }
+    size = range(len(matrix))
+    wrong = [[None if i == j else round(100 * matrix[i][j], 3) for j in size] for i in size]
+    right = [[round(100 * matrix[i][j], 3) if i == j else None for j in size] for i in size]
+    # translucent colours: the page's background, light or dark, shows through where there is little
+    faint, full = f"rgba({_ACCENT},0.04)", f"rgba({_ACCENT},0.75)"
+    bar: PlotlyJson = {"orientation": "h", "thickness": 8, "len": 0.6, "y": -0.02, "yanchor": "top", "outlinewidth": 0}
+    bar |= {"tickvals": [0, highest], "ticktext": ["0 %", f"{highest:.3g} %"], "tickangle": 0}
+    grey = [[0, _RIGHT_LABELS], [1, _RIGHT_LABELS]]
+    return [
+        {**common, "z": wrong, "zmax": highest, "colorscale": [[0, faint], [1, full]], "colorbar": bar},
+        {**common, "z": right, "zmax": 100, "colorscale": grey, "showscale": False},
+    ]
+
+
+def _layout(names: Sequence[str]) -> PlotlyJson:
+    labels = _unique_labels(names)
+    step = -(-len(names) // _MAX_TICKS)
+    ticks = {"tickvals": labels[::step], "ticktext": [plotly_text(name, _TICK_LENGTH) for name in names[::step]]}
+    axis = {"type": "category", "fixedrange": True, "showgrid": False, "automargin": True, "ticks": "", **ticks}
+    angle = 0 if max(map(len, names)) <= _UPRIGHT_LENGTH else -45
+    return {
+        **base_layout(),
+        "hovermode": "closest",
+        "showlegend": False,
+        "xaxis": {**axis, "title": {"text": "labelled"}, "side": "top", "tickangle": angle},
+        "yaxis": {**axis, "title": {"text": "looks like"}, "autorange": "reversed"},
+    }
+
+
+def _unique_labels(names: Sequence[str]) -> list[str]:
+    """Return names for plotly, which draws categories of equal names as one."""
+    short = [plotly_text(name) for name in names]
+    return [name if short.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(short)]

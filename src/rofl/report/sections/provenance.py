@@ -1,0 +1,37 @@
+"""Where the figures come from: settings, versions and digest of each run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rofl.report.environment import Section, render
+from rofl.report.finished_runs import FinishedRun
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is needed to run something again, and to see that it is the same."""
+
+    name: str  # of the run folder
+    entries: dict[str, str]
+    settings: str  # config.toml as it was written
+
+
+def provenance(runs: Sequence[FinishedRun]) -> Section:
+    """Return a block per run, its settings folded away."""
+    return Section(render("provenance.html.j2", runs=[_provenance(run) for run in runs]))
+
+
+def _provenance(run: FinishedRun) -> Provenance:
+    summary, path = run.summary, run.folder.path.resolve()
+    finished = datetime.fromtimestamp((path / "summary.json").stat().st_mtime)
+    entries = {
+        "Finished": f"{finished:%Y-%m-%d %H:%M}",
+        "Method": run.experiment.method_name,
+        "Seed": str(run.experiment.seed),
+        **summary.versions,
+        "Digest": summary.digest,
+    }
+    if summary.dropped:
+        entries["Clients dropped"] = str(summary.dropped)
+    return Provenance(path.name, entries, (path / "config.toml").read_text())
