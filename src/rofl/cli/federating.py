@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,11 +12,9 @@ from rofl.cli.app import Data, DataDir, Dp, Json, MethodName, Out, Seed, Sets, T
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.federation.coordinator import ServerConfig
+    from rofl.federation.join import OutgoingData
 
 _PORT = 9443
-_LOGS = {"flower"}  # what a start that failed leaves behind
-_HERE = ("localhost", "127.0.0.1", "[::1]")
 _EXTRA = "pip install '.[flower]'"
 
 
@@ -56,34 +54,36 @@ def serve(
     from rofl.cli.progress import ProgressListener
     from rofl.cli.resolve import parse_overrides, resolve_experiment
     from rofl.cli.runs import show
-    from rofl.federation.coordinator import ServerConfig, serve
+    from rofl.federation import serve as federation
+    from rofl.federation.server_config import ServerConfig
     from rofl.training.run import next_run_dir
-    from rofl.training.run_dir import RunDir
 
-    if again is not None:
-        folder, door = RunDir(again), ServerConfig.read(again)
-        chosen = folder.read_experiment() if folder.exists() else None
-        if folder.is_finished():
-            raise UserError(f"The run in {again} is finished.", f"rofl report {again}")
-        if what or preset or clients or sets or method or seed is not None or dp is not None or out:
-            raise UserError("A run that is resumed keeps its settings and its folder.", f"rofl serve --resume {again}")
-        door = _told(door, address, credentials, wait, timeout)
-    else:
-        door = _told(_door(credentials, insecure, clients), address, credentials, wait, timeout)
-        chosen = None
-        if what or preset:
-            counted = [f"clients={door.clients}", f"cohort={door.clients}"] if door.clients else []
-            chosen = resolve_experiment(what or preset, [*counted, *(sets or [])], method, seed, dp=dp)
-        door = replace(
-            door, clients=chosen.clients if chosen else door.clients, settings=parse_overrides(sets, method, seed, dp)
-        )
-        if not door.clients:
-            raise UserError("It is not said how many sites there are to be.", "--clients 2")
-        folder = RunDir(out or (next_run_dir(chosen) if chosen else Path("runs") / "federation"))
-        if folder.path.exists() and (not folder.path.is_dir() or {each.name for each in folder.path.iterdir()} - _LOGS):
-            raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out, or --resume")
     with ProgressListener(stderr) as watch:
-        done = serve(folder, door, chosen, tell=_tell, begin=watch.begin, listener=watch, data_dir=data_dir)
+        callbacks = federation.ServeCallbacks(_tell, watch.begin, watch)
+        if again is not None:
+            config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
+            if what or preset or clients or sets or method or seed is not None or dp is not None or out:
+                raise UserError(
+                    "A run that is resumed keeps its settings and its folder.", f"rofl serve --resume {again}"
+                )
+            done = federation.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
+        else:
+            if insecure == (credentials is not None):
+                raise UserError(
+                    "Sites need keys and a certificate to trust, or all are on this machine.",
+                    "--credentials DIR (made by rofl serve --init DIR), or --insecure",
+                )
+            config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
+            chosen = None
+            if what or preset:
+                counted = [f"clients={config.clients}", f"cohort={config.clients}"] if config.clients else []
+                chosen = resolve_experiment(what or preset, [*counted, *(sets or [])], method, seed, dp=dp)
+            count = chosen.clients if chosen else config.clients
+            config = replace(config, clients=count, settings=parse_overrides(sets, method, seed, dp))
+            if not config.clients:
+                raise UserError("It is not said how many sites there are to be.", "--clients 2")
+            folder = out or (next_run_dir(chosen) if chosen else Path("runs") / "federation")
+            done = federation.serve(folder, config, chosen, callbacks=callbacks, data_dir=data_dir)
     report.write_report([done.folder], done.folder / "report.html", data_dir, report.Audience(server=True))
     show(done, as_json)
 
@@ -113,20 +113,14 @@ def join(
         raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.own_data import decoding
     from rofl.cli.runs import show, write_page
-    from rofl.federation.site import Site
-    from rofl.training.run import resume
+    from rofl.federation import join as federation
 
+    config = federation.SiteConfig(credentials, client, name, data, test, out, data_dir)
     with decoding(stderr) as progress:
-        member = Site.of(credentials, client, name, data, test, out, data_dir, progress)
         if dry_run:
-            _list_departing(*member.departing())
+            _list_outgoing(federation.preview(config, on_progress=progress))
             return
-        if not server:
-            raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
-        if insecure and server.rpartition(":")[0] not in _HERE:
-            raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
-        member.take_part(server, _tell)
-    done = resume(member.out)  # finished, so that it is read
+        done = federation.join(server, config, on_message=_tell, on_progress=progress)
     page = write_page([done], done.folder, data_dir)
     _tell(f"This site's suspects: {done.folder / 'suspects'}")
     _tell(f"This site's page: {page}")
@@ -138,58 +132,31 @@ def _tell(text: str) -> None:
     stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _list_departing(said: dict[str, object], groups: dict[str, Any], sums: dict[str, float]) -> None:
+def _list_outgoing(outgoing: "OutgoingData") -> None:
     """Which facts, arrays and sums leave a site, with sizes."""
     table = Table(title="What leaves this site", title_justify="left")
     for column in ("when", "what", "form", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
-    for name, value in said.items():
-        table.add_row("once, on connecting", name, str(value), str(len(str(value))))
-    for group, tensors in groups.items():
+    for name, value in outgoing.info.fields().items():
+        text = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+        table.add_row("once, on connecting", name, text, str(len(text)))
+    for group, tensors in outgoing.tensors.items():
         for name, tensor in tensors.items():
             form = f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
             table.add_row("each round", f"{group}/{name}", form, str(tensor.numel() * tensor.element_size()))
-    for name in sums:
+    for name in outgoing.sums:
         table.add_row("each round", f"sum of {name}", "number", "8")
     table.add_row("each round", "right, tested: of held-out samples", "numbers", "16")
     table.add_row("after the last round", "samples, flagged", "numbers", "16")
-    classes = len(json.loads(str(said["classes"])))
+    classes = len(outgoing.info.classes)
     table.add_row(
         "after the last round", "given -> suggested labels, counted", f"({classes}, {classes})", str(8 * classes**2)
     )
     stdout.print(table)
-    total = sum(tensor.numel() * tensor.element_size() for tensors in groups.values() for tensor in tensors.values())
-    _tell(f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now.")
-
-
-def _door(credentials: Path | None, insecure: bool, clients: int) -> "ServerConfig":
-    from rofl.federation.coordinator import ServerConfig
-    from rofl.federation.credentials import ServerCredentials
-
-    if insecure == (credentials is not None):
-        raise UserError(
-            "Sites need keys and a certificate to trust, or all are on this machine.",
-            "--credentials DIR (made by rofl serve --init DIR), or --insecure",
-        )
-    if credentials is None:
-        return ServerConfig(f"127.0.0.1:{_PORT}", clients)
-    there = len(ServerCredentials.read(credentials).sites)
-    if clients > there:
-        problem = f"There are credentials for {there} sites, not for {clients}."
-        raise UserError(problem, "rofl serve --init DIR --site NAME")
-    return ServerConfig(f"0.0.0.0:{_PORT}", clients or there)
-
-
-def _told(
-    door: "ServerConfig", address: str, credentials: Path | None, wait: float | None, timeout: float | None
-) -> "ServerConfig":
-    """A door with what the command line says of it."""
-    return replace(
-        door,
-        address=address or door.address,
-        credentials=str(credentials.absolute()) if credentials else door.credentials,
-        wait=door.wait if wait is None else wait,
-        timeout=door.timeout if timeout is None else timeout,
+    sizes = [tensor.numel() * tensor.element_size() for group in outgoing.tensors.values() for tensor in group.values()]
+    _tell(
+        f"{sum(sizes)} bytes of arrays a round. No sample, no label and no name of a sample leaves; "
+        "nothing was sent now."
     )
 
 

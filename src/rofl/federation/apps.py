@@ -1,17 +1,17 @@
-"""Flower apps: what `flwr run` starts, in Flower's simulation and in a deployment of one's own."""
+"""The Flower apps that `flwr run` starts, in Flower's simulation or in a deployment (`examples/flower`)."""
 
+import logging
 from collections.abc import Mapping
-from logging import INFO
 from pathlib import Path
 
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore import log
 
 from rofl.config import presets
 from rofl.config.overrides import apply_overrides, parse_override
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.tensors import digest
+from rofl.data import atomic
 from rofl.federation import MethodStrategy, make_client_app
 from rofl.federation.site_data import PartitionedData
 from rofl.training.inputs import load_inputs
@@ -22,24 +22,35 @@ server_app = ServerApp()
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Rounds by Flower's own loop, with our strategy; the digest goes to the log and, where asked, to a file."""
-    told = context.run_config
-    chosen = experiment_from(told)
-    network = load_inputs(chosen, None)[1]
-    method = chosen.build_method()
+    """Run all rounds by Flower's own loop with our strategy.
+
+    The digest of the final server state goes to the log and, if the run config has `digest-file`, to that file.
+    """
+    run_config = context.run_config
+    experiment = experiment_from_run_config(run_config)
+    network = load_inputs(experiment, None)[1]
+    method = experiment.build_method()
     strategy = MethodStrategy(
-        method, method.init(network.build()), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
+        method,
+        method.init(network.build()),
+        experiment.toml(),
+        experiment.clients,
+        experiment.cohort,
+        experiment.seed,
     )
-    strategy.start(grid, ArrayRecord({}), num_rounds=chosen.rounds)
+    strategy.start(grid, ArrayRecord({}), num_rounds=experiment.rounds)
     result = digest(strategy.server_state.model, strategy.server_state.aux)
-    log(INFO, "digest %s", result)
-    path = str(told.get("digest-file", ""))
+    logging.getLogger("flwr").info("digest %s", result)
+    path = str(run_config.get("digest-file", ""))
     if path:
-        Path(path).write_text(result)
+        atomic.atomic_write(Path(path), result)
 
 
-def experiment_from(told: Mapping[str, bool | float | int | str]) -> Experiment:
-    """The app's run config: a preset, and settings as `rofl run --set` takes them, with spaces between."""
-    changes = dict(parse_override(text) for text in str(told.get("settings", "")).split())
-    settings = presets.find_preset(str(told.get("preset", "digits"))).for_method(changes.get("method.name"))
+def experiment_from_run_config(run_config: Mapping[str, bool | float | int | str]) -> Experiment:
+    """Return the experiment of a run config.
+
+    Its `preset` is the name of a preset; its `settings` are those of `rofl run --set`, with spaces between them.
+    """
+    changes = dict(parse_override(text) for text in str(run_config.get("settings", "")).split())
+    settings = presets.find_preset(str(run_config.get("preset", "digits"))).for_method(changes.get("method.name"))
     return parse_experiment(apply_overrides(settings, changes))

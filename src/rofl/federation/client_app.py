@@ -1,102 +1,120 @@
-"""A site's side: a ClientApp that trains one client of any method."""
+"""A site's side of the protocol: a Flower ClientApp that trains one client of any method."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
-from rofl.federation.protocol import RoundRequest, decode_request, encode_sums, encode_update
+from rofl.federation.protocol import RoundRequest, decode_request, encode_update
+from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
 from rofl.methods.base import ServerState, Update
 
-_STATE = "rofl-state-"  # context.state holds one record per round whose state may still be asked for
+_STATE = "rofl-state-"  # context.state has one record for each round whose client state may still be asked for
 
 
 class Client(Protocol):
-    """One client with its data, as the settings of a run want it."""
+    """One client with its data, for the settings of one run."""
 
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
-        """Train in round `index`; the state stays here."""
+        """Train in round `index`; return the update and the next client state, which stays at the site.
 
-    def evaluate(self, server_state: ServerState) -> Mapping[str, float]:
-        """Counts `right` and `tested` on the samples that are held out here."""
+        Args:
+            server_state: The server's model and whatever else the method sends.
+            index: The round, counted from 1.
+            state: The client state that an earlier round left; {} where there is none.
+        """
 
-    def finish(
-        self, server_state: ServerState, facts: Mapping[str, int | float | str]
-    ) -> tuple[Mapping[str, float], Tensors]:
-        """After the last round: judge the labels here; counts go up."""
+    def evaluate(self, server_state: ServerState) -> SiteEvaluation:
+        """Return how many held-out samples the model classifies as labelled."""
+
+    def finish(self, server_state: ServerState, history: str) -> SiteReport:
+        """Audit the labels with the final model, and return counts; `history` has all rounds as a JSON list."""
 
 
 class SiteData(Protocol):
-    """Whoever has the data: tells what there is, and offers a seat for a run."""
+    """The data of a site."""
 
-    def describe(self, order: RoundRequest, context: Context) -> Mapping[str, int | float | str]:
-        """Who is here: `client` (its number), `name`, `samples` and what else the coordinator needs to know."""
+    def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
+        """Return who this site is and what data it has; the coordinator asks for it once per connection."""
 
-    def seat(self, order: RoundRequest, context: Context) -> Client:
-        """The seat for these settings; the same one again where nothing changed."""
+    def client(self, request: RoundRequest, context: Context) -> Client:
+        """Return the client for the settings of a request; the same object while the settings stay the same."""
 
 
-def make_client_app(host: SiteData, note: Callable[[str, RoundRequest], None] = lambda kind, order: None) -> ClientApp:
-    """A Flower ClientApp for any method.
+def make_client_app(
+    data: SiteData, on_request: Callable[[str, RoundRequest], None] = lambda kind, request: None
+) -> ClientApp:
+    """Return a Flower ClientApp for any method.
 
     Args:
-        host: the data and the seats.
-        note: is told what is asked for (`describe`, `train`, `evaluate`, `finish`) before it is done.
+        data: The site's data, which makes the clients.
+        on_request: Called with the kind of each request (`describe`, `train`, `evaluate`, `finish`) before it is done.
     """
     app = ClientApp()
 
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
-        order, _, _ = decode_request(message.content)
-        note("describe", order)
-        return Message(RecordDict({"site": ConfigRecord(dict(host.describe(order, context)))}), reply_to=message)
+        request, _ = decode_request(message.content)
+        on_request("describe", request)
+        return Message(data.describe(request, context).encode(), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        order, server_state, _ = decode_request(message.content)
-        note("train", order)
-        update, state = host.seat(order, context).train(
-            _there(server_state), order.index, load_state(context.state, order.kept)
-        )
-        save_state(context.state, order, state)
-        return Message(encode_update(update, order.half), reply_to=message)
+        request, server_state = decode_request(message.content)
+        on_request("train", request)
+        state = load_state(context.state, request.state_round)
+        update, state = data.client(request, context).train(_required(server_state), request.index, state)
+        save_state(context.state, request, state)
+        return Message(encode_update(update, request.bf16), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        order, server_state, _ = decode_request(message.content)
-        note("evaluate", order)
-        return Message(encode_sums(host.seat(order, context).evaluate(_there(server_state))), reply_to=message)
+        request, server_state = decode_request(message.content)
+        on_request("evaluate", request)
+        evaluation = data.client(request, context).evaluate(_required(server_state))
+        return Message(evaluation.encode(), reply_to=message)
 
     @app.query("finish")
     def finish(message: Message, context: Context) -> Message:
-        order, server_state, facts = decode_request(message.content, exact=True)
-        note("finish", order)
-        return Message(encode_sums(*host.seat(order, context).finish(_there(server_state), facts)), reply_to=message)
+        request, server_state = decode_request(message.content, exact=True)
+        on_request("finish", request)
+        report = data.client(request, context).finish(_required(server_state), request.history)
+        return Message(report.encode(), reply_to=message)
 
     return app
 
 
-def load_state(store: RecordDict, kept: int) -> Tensors:
-    """The state that round `kept` left; empty where there is none, as for a site that lost its memory."""
-    found = store.get(f"{_STATE}{kept}")
-    return deserialize(found["state"].numpy().tobytes())[0]["state"] if isinstance(found, ArrayRecord) else {}
+def load_state(records: RecordDict, state_round: int) -> Tensors:
+    """Return the client state that a round left; {} where there is none, for example because the site lost it."""
+    record = records.get(f"{_STATE}{state_round}")
+    if not isinstance(record, ArrayRecord):
+        return {}
+    return deserialize(record["state"].numpy().tobytes())[0]["state"]
 
 
-def save_state(store: RecordDict, order: RoundRequest, state: Tensors) -> None:
-    """Keep this round's state beside the one it came from: the coordinator may yet be killed and ask again."""
-    for name in [name for name in store if name.startswith(_STATE)]:
-        if name != f"{_STATE}{order.kept}":
-            del store[name]
+def save_state(records: RecordDict, request: RoundRequest, state: Tensors) -> None:
+    """Save the client state of a round, and keep the one that it started from.
+
+    The coordinator may be killed before its checkpoint and ask for the same round again.
+
+    Args:
+        records: `context.state`, which Flower keeps from message to message.
+        request: The request of the round.
+        state: The client state after it; nothing is written where it is empty.
+    """
+    for name in [name for name in records if name.startswith(_STATE)]:
+        if name != f"{_STATE}{request.state_round}":
+            del records[name]
     if state:
         raw = np.frombuffer(serialize({"state": state}, {}), dtype=np.uint8)
-        store[f"{_STATE}{order.index}"] = ArrayRecord({"state": Array(raw)})
+        records[f"{_STATE}{request.index}"] = ArrayRecord({"state": Array(raw)})
 
 
-def _there(server_state: ServerState | None) -> ServerState:
+def _required(server_state: ServerState | None) -> ServerState:
     if server_state is None:
-        raise ValueError("the order brings no model")
+        raise ValueError("the request brings no model")
     return server_state

@@ -1,7 +1,7 @@
-"""Keys and certificates of a federation: who the coordinator is, and who its sites are.
+"""Keys and certificates of a federation.
 
-The coordinator's certificate is signed by an authority that only this federation has; a site trusts that authority and
-nobody else. A site is known by its key: the coordinator keeps the public half, and the private half goes to the site.
+The coordinator's certificate is signed by an authority that only this federation has, and a site trusts no other
+authority. A site is identified by its key: the coordinator keeps the public key, and the private key goes to the site.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ from rofl.data import atomic
 from rofl.errors import UserError
 
 _CA_LIFE, _SERVER_LIFE, _RENEWAL = timedelta(days=3650), timedelta(days=825), timedelta(days=90)
-_HERE = ("localhost", "127.0.0.1", "::1")  # where the coordinator's own programs reach it
+_HERE = ("localhost", "127.0.0.1", "::1")  # where the coordinator's own programs connect
 _SITE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*")
 _AUTHORITY, _COORDINATOR = (
@@ -37,7 +37,7 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True)
 class ServerCredentials:
-    """What the coordinator needs.
+    """The files of the coordinator.
 
     Attributes:
         ca: The authority's certificate.
@@ -53,7 +53,7 @@ class ServerCredentials:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """From the folder `server` that `make_credentials` wrote."""
+        """Read and check the folder `server` that `make_credentials` wrote; a UserError names what is wrong."""
         ca, certificate, key = folder / "ca.crt", folder / "server.pem", folder / "server.key"
         _load(ca, x509.load_pem_x509_certificate)
         if (end := _load(certificate, x509.load_pem_x509_certificate).not_valid_after_utc) < datetime.now(UTC):
@@ -66,10 +66,10 @@ class ServerCredentials:
 
 @dataclass(frozen=True)
 class SiteCredentials:
-    """What one site needs.
+    """The files of one site.
 
     Attributes:
-        ca: The certificate of the authority that vouches for the coordinator.
+        ca: The certificate of the authority that signed the coordinator's.
         key: The site's private key, for `flower-supernode --auth-supernode-private-key`.
         name: The site's name.
         index: Its place among the sites, from 0.
@@ -82,7 +82,7 @@ class SiteCredentials:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """From the site's own folder, one of `sites/<name>` that `make_credentials` wrote."""
+        """Read and check a folder `sites/<name>` that `make_credentials` wrote; a UserError names what is wrong."""
         ca, key = folder / "ca.crt", folder / "site.key"
         _load(ca, x509.load_pem_x509_certificate)
         _load_private(key, serialization.load_ssh_private_key)
@@ -92,8 +92,8 @@ class SiteCredentials:
 def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -> None:
     """Write `folder/server` for the coordinator and `folder/sites/<name>` for each site.
 
-    Called again it adds to what is there: no key is ever written over, sites keep their places, and the coordinator's
-    certificate is made anew only if it lacks one of the hosts or will soon expire.
+    A second call adds to the folder: no key is ever overwritten, sites keep their numbers, and the coordinator's
+    certificate is renewed only if it lacks one of the hosts or will soon expire.
 
     Args:
         folder: Where to write; `ca.key` in it can admit further sites and is needed by nobody else.
@@ -120,7 +120,7 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -
 
 
 class _Authority:
-    """Signs certificates; its own is made when there is none yet."""
+    """The federation's certificate authority; its own certificate is made when there is none yet."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, path: Path) -> None:
         self._key = key
@@ -133,24 +133,31 @@ class _Authority:
     def sign(
         self, key: ec.EllipticCurvePrivateKey, name: x509.Name, life: timedelta, *others: x509.ExtensionType
     ) -> bytes:
-        """A certificate for a key, as PEM."""
+        """Return a certificate for a key, as PEM.
+
+        Args:
+            key: The key; the authority's own key gives its root certificate.
+            name: The subject.
+            life: For how long it is valid, from yesterday on.
+            *others: Further extensions.
+        """
         ca, start = key is self._key, datetime.now(UTC) - timedelta(days=1)  # a site's clock may be slow
         limits = x509.BasicConstraints(ca=ca, path_length=0 if ca else None)
         no = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False)
         usage = x509.KeyUsage(
             digital_signature=not ca, key_cert_sign=ca, crl_sign=ca, encipher_only=False, decipher_only=False, **no
         )
-        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = x509.CertificateBuilder(_AUTHORITY, name, key.public_key(), x509.random_serial_number())
         builder = builder.not_valid_before(start).not_valid_after(start + life)
-        for extension in (limits, usage, own, issuer, *others):
+        for extension in (limits, usage, subject, issuer, *others):
             builder = builder.add_extension(extension, critical=extension in (limits, usage))
         return builder.sign(self._key, hashes.SHA384()).public_bytes(Encoding.PEM)
 
 
 def _certify(server: Path, hosts: Sequence[x509.GeneralName], authority: _Authority) -> None:
-    """The coordinator's certificate, made anew only if the one that is there will not do."""
+    """Write the coordinator's certificate, unless the present one names all hosts and is valid for long enough."""
     key, path = _key(server / "server.key", PrivateFormat.PKCS8), server / "server.pem"
     if path.exists():
         old = _load(path, x509.load_pem_x509_certificate)
@@ -165,7 +172,7 @@ def _certify(server: Path, hosts: Sequence[x509.GeneralName], authority: _Author
 
 
 def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurvePublicKey:
-    """Write a site's folder; a key that an interrupted call left there is taken."""
+    """Write a site's folder and return its public key; a key that an interrupted call left there is used."""
     public = _key(folder / "site.key", PrivateFormat.OpenSSH).public_key()
     atomic.atomic_write(folder / "site.pub", f"{_openssh(public)} {folder.name}\n")
     atomic.atomic_write(folder / "ca.crt", authority.certificate)
@@ -174,7 +181,7 @@ def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurveP
 
 
 def _key(path: Path, form: PrivateFormat) -> ec.EllipticCurvePrivateKey:
-    """The private key in a file, made if there is none; its folder is closed to others first."""
+    """Return the private key of a file, made if there is none; its folder is closed to other users first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     if not path.exists():
@@ -185,7 +192,7 @@ def _key(path: Path, form: PrivateFormat) -> ec.EllipticCurvePrivateKey:
 
 
 def _load(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
-    """What a file holds, or a sentence about that file."""
+    """Return what a file holds; a UserError says in one sentence what is wrong with it."""
     try:
         return parse(path.read_bytes())
     except OSError as error:
@@ -196,7 +203,7 @@ def _load(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
 
 
 def _load_private(path: Path, parse: Callable[[bytes, None], object]) -> ec.EllipticCurvePrivateKey:
-    """A private key that nobody else can read."""
+    """Return the private key of a file, which other users must not be able to read."""
     key = _load(path, lambda raw: parse(raw, None))
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UserError(f"The file {path} holds a key of another kind.", "a new copy of it")

@@ -1,8 +1,8 @@
-"""The only door that sites reach.
+"""The gateway: a reverse proxy in front of the SuperLink, and the only port of the coordinator that sites reach.
 
-Flower serves everything on one port: what sites need, and what starts runs, registers nodes and hands out tasks, for
-which it asks no more than the authority's certificate. So its SuperLink listens on this machine alone, and the gateway
-passes on what a site with a key needs, and nothing else.
+Flower's SuperLink serves everything on one port: the fleet API, which sites need, and the control and runtime APIs,
+which start runs, register nodes and hand out tasks to anybody who has the authority's certificate. So the SuperLink
+listens on this machine's loopback only, and the gateway forwards the calls that a site needs and nothing else.
 """
 
 import asyncio
@@ -21,13 +21,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
-from flwr.proto.fleet_pb2 import PullMessagesResponse
-from flwr.proto.message_pb2 import PullObjectResponse
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from rofl.errors import UserError
+from rofl.federation.flower_internal.fleet_messages import has_no_message, object_is_pending
 
 CALLS = frozenset(
     {
@@ -43,32 +42,32 @@ CALLS = frozenset(
         "send-node-heartbeat",
     }
 )
-# Sites that have keys are registered by the coordinator. Only those without, which must be on this machine, do it here.
+# The coordinator registers sites that have keys. Sites without keys, which must be on this machine, do it themselves.
 REGISTRATION = frozenset({"register-node", "unregister-node"})
-_PRESENCE = b"/v1/rofl"
+_INSTANCE_PATH = b"/v1/rofl"  # our own, for sites that check whether the coordinator is there
 
-_BETWEEN = 0.1  # seconds between two looks for a message; each costs about 10 ms of a core
-_LOOKS = 40  # per second, for all waiting sites together; one look costs about 10 ms of processor time
-_LONGEST_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is good for 300 s
+_POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
+_MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
+_MAX_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is good for 300 s
 _ONE_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
-_OWN = frozenset({b"host", b"content-length", b"expect"})  # these are written anew, for the body in hand
+_REWRITTEN = frozenset({b"host", b"content-length", b"expect"})  # set again for the forwarded request
 
 
 class Gateway:
-    """Listens for sites while entered, in a thread of its own.
+    """Serves sites in a thread of its own, from `__enter__` to `__exit__`.
 
     Args:
         address: Where sites reach it, as `host:port`; port 0 takes a free one.
         superlink: Where the SuperLink listens, as `host:port`.
-        tls: Certificate and private key; None means plain HTTP, which only this machine itself may use.
-        superlink_ca: The authority that vouches for the SuperLink; None means that the SuperLink speaks plain HTTP.
-        hold: How long a site that asks for a message is kept waiting for one, in seconds.
-        largest: The most bytes that one request may carry.
+        tls: Certificate and private key; None for plain HTTP, which is refused for addresses that others can reach.
+        superlink_ca: The authority that signed the SuperLink's certificate; None if the SuperLink speaks plain HTTP.
+        hold: Seconds for which a poll for a message is held until there is one (long polling).
+        max_bytes: The largest request that is accepted.
 
     Attributes:
-        instance: A random name of this gateway; a site that sees another one knows that the coordinator was restarted.
+        instance: A random name; a site that sees another one knows that the coordinator was restarted.
         port: The port it listens on, once entered.
     """
 
@@ -79,10 +78,10 @@ class Gateway:
         tls: tuple[Path, Path] | None,
         superlink_ca: Path | None,
         hold: float = 5.0,
-        largest: int = 2**31,
+        max_bytes: int = 2**31,
     ) -> None:
-        if not 0 <= hold <= _LONGEST_HOLD:
-            raise ValueError(f"hold must be from 0 to {_LONGEST_HOLD}, not {hold}")
+        if not 0 <= hold <= _MAX_HOLD:
+            raise ValueError(f"hold must be from 0 to {_MAX_HOLD}, not {hold}")
         self.instance = secrets.token_hex(8)
         self.port = 0
         self._address = address
@@ -90,15 +89,15 @@ class Gateway:
         self._superlink = f"{'http' if superlink_ca is None else 'https'}://{superlink}"
         self._superlink_ca = superlink_ca
         self._hold = hold
-        self._largest = largest
+        self._max_bytes = max_bytes
         self._held = 0
         # Compared with the bytes of a request as they came: no decoding, no dots, no second slash.
-        self._doors = {f"/v1/fleet/{call}".encode() for call in (CALLS if tls else CALLS | REGISTRATION)}
+        self._paths = {f"/v1/fleet/{call}".encode() for call in (CALLS if tls else CALLS | REGISTRATION)}
 
     def __enter__(self) -> Self:
         context = _server_context(*self._tls) if self._tls else None
-        # A transport and not a client: no cookies, redirects, proxies from the environment or lines in the log. The
-        # SuperLink hangs up after 5 s of silence, so a connection is given up well before that.
+        # A transport and not a client: no cookies, redirects, proxies from the environment, or lines in the log. The
+        # SuperLink closes a connection that is idle for 5 s, so it is dropped well before that.
         self._transport = httpx.AsyncHTTPTransport(
             verify=ssl.create_default_context(cafile=self._superlink_ca) if self._superlink_ca else False,
             trust_env=False,
@@ -139,98 +138,99 @@ class Gateway:
     async def _serve(self, listener: socket.socket) -> None:
         async with self._transport:
             await self._server.serve(sockets=[listener])
-            await asyncio.gather(*self._server.server_state.tasks, return_exceptions=True)  # those it has cancelled
+            await asyncio.gather(
+                *self._server.server_state.tasks, return_exceptions=True
+            )  # those that it has cancelled
         for connection in list(self._server.server_state.connections):
-            connection.transport.abort()  # of a peer that does not say goodbye
+            connection.transport.abort()  # of peers that do not close their side
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
+        """Answer a request; this is the ASGI application."""
         method, path, query = scope["method"], scope["raw_path"], scope["query_string"]
         response = Response(status_code=404)
-        if (method, path, query) == ("GET", _PRESENCE, b""):
+        if (method, path, query) == ("GET", _INSTANCE_PATH, b""):
             response = JSONResponse({"instance": self.instance, "version": version("rofl")})
-        elif method == "POST" and path in self._doors and not query:
+        elif method == "POST" and path in self._paths and not query:
             response = await self._forward(Request(scope, receive), path)
         await response(scope, receive, send)
 
     async def _forward(self, request: Request, path: bytes) -> Response:
-        """The SuperLink's answer; a pull that brings nothing yet is held."""
+        """Return the SuperLink's response; a poll that brings nothing yet is held."""
         try:
             body = await self._body(request)
             if body is None:
                 return Response(status_code=413)
-            headers = [pair for pair in _passed_on(request.headers.raw) if pair[0] not in _OWN]
+            headers = [pair for pair in _end_to_end(request.headers.raw) if pair[0] not in _REWRITTEN]
             extensions = {"timeout": httpx.Timeout(60.0).as_dict()}
             url = self._superlink + path.decode()
-            question = httpx.Request("POST", url, headers=headers, content=body, extensions=extensions)
-            answer = await self._ask(question)
-            waits = _WAITS.get(path)
-            return answer if waits is None else await self._hold_on(request, question, answer, waits)
+            forwarded = httpx.Request("POST", url, headers=headers, content=body, extensions=extensions)
+            response = await self._call_superlink(forwarded)
+            is_pending = _HELD.get(path)
+            if is_pending is None:
+                return response
+            return await self._poll_until_ready(request, forwarded, response, is_pending)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except (httpx.TransportError, asyncio.CancelledError):  # the latter when the gateway stops
-            return Response(status_code=503)  # the one that makes a SuperNode try again
+            return Response(status_code=503)  # the status on which a SuperNode tries again
 
-    async def _hold_on(
-        self, request: Request, question: httpx.Request, answer: Response, waits: Callable[[Response], bool]
+    async def _poll_until_ready(
+        self, request: Request, forwarded: httpx.Request, response: Response, is_pending: Callable[[bytes], bool]
     ) -> Response:
-        """The first answer with a message or with an object's content, or the last without when time is up.
+        """Repeat a call until its response brings something, and return the last response when time is up.
 
-        The SuperLink hands out a message once, so none is asked for on behalf of a site that has gone. What remains:
-        a site that goes while a look is under way, as it could without a gateway; and one whose line is cut without
-        a word, for which looks go on for at most `hold` seconds. Such a message is never answered.
+        The SuperLink hands out a message once, so none is pulled on behalf of a site that has disconnected. A message
+        is still lost if the site disconnects during a poll, as it could be without a gateway, or if its connection is
+        cut without notice, when polls go on for at most `hold` seconds. The coordinator sends it again only when the
+        site connects anew.
+
+        Args:
+            request: The site's request.
+            forwarded: The same, for the SuperLink.
+            response: The SuperLink's first response.
+            is_pending: Returns whether the body of a response with status 200 brings nothing yet.
         """
         end = time.monotonic() + self._hold
         self._held += 1
         try:
-            while waits(answer) and time.monotonic() < end and not self._server.should_exit:
-                await asyncio.sleep(max(_BETWEEN, self._held / _LOOKS))
+            while time.monotonic() < end and not self._server.should_exit:
+                if response.status_code != 200 or not is_pending(bytes(response.body)):
+                    break
+                await asyncio.sleep(max(_POLL, self._held / _MAX_POLLS))
                 if await request.is_disconnected():
                     break
-                answer = await self._ask(question)
+                response = await self._call_superlink(forwarded)
         finally:
             self._held -= 1
-        return answer
+        return response
 
     async def _body(self, request: Request) -> bytes | None:
-        """The whole body, or None if it is too large."""
-        if int(request.headers.get("content-length", 0)) > self._largest:
+        """Return the whole body of a request, or None if it is too large."""
+        if int(request.headers.get("content-length", 0)) > self._max_bytes:
             return None
         parts, size = [], 0
         async for part in request.stream():
             parts.append(part)
             size += len(part)
-            if size > self._largest:
+            if size > self._max_bytes:
                 return None
         return b"".join(parts)
 
-    async def _ask(self, question: httpx.Request) -> Response:
-        answer = await self._transport.handle_async_request(question)
+    async def _call_superlink(self, forwarded: httpx.Request) -> Response:
+        answer = await self._transport.handle_async_request(forwarded)
         response = Response(b"".join([part async for part in answer.aiter_raw()]), answer.status_code)
-        response.raw_headers = _passed_on(answer.headers.raw)
+        response.raw_headers = _end_to_end(answer.headers.raw)
         return response
 
 
-def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """All headers but those that concern one connection."""
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers without those that concern one connection only (RFC 9110, section 7.6.1)."""
     pairs = [(name.lower(), value) for name, value in headers]
     named = {name.strip().lower() for key, value in pairs if key == b"connection" for name in value.split(b",")}
     return [pair for pair in pairs if pair[0] not in _ONE_HOP | named]
 
 
-def _is_empty(answer: Response) -> bool:
-    return answer.status_code == 200 and not PullMessagesResponse.FromString(bytes(answer.body)).messages_list
-
-
-def _is_on_its_way(answer: Response) -> bool:
-    """Whether an object was announced, and its content has not come; Flower would look again after a second."""
-    if answer.status_code != 200:
-        return False
-    found = PullObjectResponse.FromString(bytes(answer.body))
-    return found.object_found and not found.object_available
-
-
-_WAITS = {b"/v1/fleet/pull-messages": _is_empty, b"/v1/fleet/pull-object": _is_on_its_way}
+_HELD = {b"/v1/fleet/pull-messages": has_no_message, b"/v1/fleet/pull-object": object_is_pending}
 
 
 def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:
@@ -244,7 +244,11 @@ def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _listen(address: str, secure: bool) -> socket.socket:
-    """A socket that listens; without TLS only where no other machine can reach it."""
+    """Return a socket that listens on an address; without TLS only where no other machine can reach it.
+
+    Raises:
+        UserError: If the address is malformed, in use, or may not be listened on.
+    """
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port

@@ -1,4 +1,4 @@
-"""Letters to sites and their answers, whoever dies on the way."""
+"""Requests to sites and their replies, with sites that restart, drop out or do not answer in time."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,15 +8,14 @@ from typing import TypeVar
 
 import httpx
 from flwr.app import Message, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from rofl.errors import UserError
+from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
 
-_LOOK = 0.1  # seconds between two looks for answers; Flower's own send_and_receive waits 3
-_PRESENCE = 1.0  # seconds between two looks at who is connected
-_GRACE = 30.0  # seconds in which a site that dropped out may come back and get its letter again
-_AWAY = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+_POLL = 0.1  # seconds between two polls for replies; Flower's own send_and_receive waits 3
+_POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
+_GRACE = 30.0  # seconds in which a site that dropped out may come back and is sent its request again
 
 LATE = "it did not answer within"
 
@@ -25,89 +24,102 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NodeConnection:
-    """A connection of a site."""
+    """A connection of a site's SuperNode.
+
+    Attributes:
+        node: Flower's id of the node.
+        since: When the connection was made; another value means that the site was restarted.
+        key: The node's public key; empty without TLS.
+    """
 
     node: int
-    since: str  # when it was made: another value means that the site began anew
-    key: bytes = b""  # its public key
+    since: str
+    key: bytes = b""
 
 
 def nodes_online(grid: Grid) -> list[NodeConnection]:
-    """All connections there are."""
-    return [NodeConnection(each.node_id, each.last_activated_at, each.public_key) for each in _ask(grid.get_nodes)]
+    """Return all connections that the SuperLink has now."""
+    nodes = _call_superlink(grid.get_nodes)
+    return [NodeConnection(node.node_id, node.last_activated_at, node.public_key) for node in nodes]
 
 
 def send_and_receive(
     grid: Grid,
     kind: str,
-    letters: Mapping[int, RecordDict],
-    here: Mapping[int, NodeConnection],
-    look: Callable[[], Mapping[int, NodeConnection]],
-    seconds: float,
-    group: str = "",
+    requests: Mapping[int, RecordDict],
+    nodes: Mapping[int, NodeConnection],
+    refresh_nodes: Callable[[], Mapping[int, NodeConnection]],
+    timeout: float,
+    group_id: str = "",
 ) -> Iterator[tuple[int, RecordDict | str]]:
-    """Send each its letter, and yield each answer as it comes: the content, or why there is none.
+    """Send each receiver its request, and yield (receiver, reply) as replies arrive.
 
-    A site that began anew while it had a letter gets it again: what it makes of it depends on the letter alone.
+    A site that was restarted while it had a request is sent it again: handling a request is idempotent.
 
     Args:
-        grid: the way to the sites.
-        kind: Flower's message type.
-        letters: what to send to whom.
-        here: where each of them is.
-        look: where they are now.
-        seconds: how long all may take.
-        group: Flower's group id, the round.
+        grid: Flower's connection to the sites.
+        kind: Flower's message type, such as "train".
+        requests: The request of each receiver; receivers are numbers that the caller chooses.
+        nodes: The connection of each receiver.
+        refresh_nodes: Returns the connections as they are now.
+        timeout: Seconds until the last reply must be there.
+        group_id: Flower's group id; by convention the round.
+
+    Yields:
+        Each receiver once, with the content of its reply, or with the reason why there is none.
     """
-    sent: dict[str, int] = {}  # message -> whose
-    places = dict(here)
-    away: dict[int, float] = {}  # who dropped out, and when
-    waiting = set(letters)
+    sent: dict[str, int] = {}  # message id -> receiver
+    connections = dict(nodes)
+    away_since: dict[int, float] = {}
+    waiting = set(requests)
 
-    def send(whose: int) -> None:
-        message = Message(letters[whose], places[whose].node, kind, ttl=max(seconds, 1.0), group_id=group)
-        (number,) = _ask(partial(grid.push_messages, [message]))
-        if number is not None:
-            sent[number] = whose
+    def send(receiver: int) -> None:
+        node = connections[receiver].node
+        message = Message(requests[receiver], node, kind, ttl=max(timeout, 1.0), group_id=group_id)
+        (message_id,) = _call_superlink(partial(grid.push_messages, [message]))
+        if message_id is not None:
+            sent[message_id] = receiver
 
-    for whose in letters:
-        send(whose)
-    deadline, looked = time.monotonic() + seconds, time.monotonic()
+    for receiver in requests:
+        send(receiver)
+    deadline, polled = time.monotonic() + timeout, time.monotonic()
     while waiting:
-        numbers = [number for number, whose in sent.items() if whose in waiting]
-        for reply in _ask(partial(grid.pull_messages, numbers)) if numbers else ():
-            whose = sent.pop(reply.metadata.reply_to_message_id, -1)
-            if whose not in waiting:
+        message_ids = [message_id for message_id, receiver in sent.items() if receiver in waiting]
+        for reply in _call_superlink(partial(grid.pull_messages, message_ids)) if message_ids else ():
+            receiver = sent.pop(reply.metadata.reply_to_message_id, -1)
+            if receiver not in waiting:
                 continue
-            if reply.has_error() and reply.error.code in _AWAY:
-                away.setdefault(whose, time.monotonic())
+            if reply.has_error() and reply.error.code in NODE_AWAY:
+                away_since.setdefault(receiver, time.monotonic())
                 continue
-            waiting.remove(whose)
-            yield whose, _reason(reply.error.reason or "it failed") if reply.has_error() else reply.content
+            waiting.remove(receiver)
+            yield receiver, error_reason(reply) if reply.has_error() else reply.content
         now = time.monotonic()
-        if waiting and now - looked > _PRESENCE:
-            looked, online = now, look()
-            for whose in sorted(waiting & online.keys()):
-                if online[whose] != places[whose]:
-                    places[whose] = online[whose]
-                    away.pop(whose, None)
-                    send(whose)
-        for whose in sorted(waiting):
-            if now > deadline or now - away.get(whose, now) > _GRACE:
-                waiting.remove(whose)
-                yield whose, f"{LATE} {seconds:g} s" if now > deadline else "its connection was lost"
+        if waiting and now - polled > _POLL_NODES:
+            polled, online = now, refresh_nodes()
+            for receiver in sorted(waiting & online.keys()):
+                if online[receiver] != connections[receiver]:
+                    connections[receiver] = online[receiver]
+                    away_since.pop(receiver, None)
+                    send(receiver)
+        for receiver in sorted(waiting):
+            if now > deadline or now - away_since.get(receiver, now) > _GRACE:
+                waiting.remove(receiver)
+                yield receiver, f"{LATE} {timeout:g} s" if now > deadline else "its connection was lost"
         if waiting:
-            time.sleep(_LOOK)
+            time.sleep(_POLL)
 
 
-def _ask(question: Callable[[], T]) -> T:
+def error_reason(reply: Message) -> str:
+    """Return why a reply is an error; Flower writes "<class 'ValueError'>:<'text'>", of which the text is returned."""
+    text = reply.error.reason or "it failed"
+    return text.partition(":<'")[2].removesuffix("'>") or text
+
+
+def _call_superlink(call: Callable[[], T]) -> T:
+    """Return what a call returns; a SuperLink that does not answer ends the run in one sentence."""
     try:
-        return question()
+        return call()
     except httpx.HTTPError as error:
         problem = f"The SuperLink on this machine does not answer ({error or type(error).__name__})."
         raise UserError(problem, "rofl serve --resume RUN") from error
-
-
-def _reason(text: str) -> str:
-    """Flower writes "<class 'ValueError'>:<'what'>"; what matters is the end."""
-    return text.partition(":<'")[2].removesuffix("'>") or text

@@ -1,148 +1,159 @@
-"""What travels: global states down and updates up, as Flower's records.
+"""The protocol between coordinator and sites: its version, requests that go down, and updates that come up.
 
-Flower moves every array in several requests of its own, at a few milliseconds each. So all tensors of one kind go as
-one vector, which is also what secure aggregation adds up; a line of JSON says where in it each tensor lies.
+Every request and every site's greeting carry `PROTOCOL`. Both sides compare it with their own and refuse another
+version in one sentence that says which side to update. What a site says about itself and its data is in
+`site_records`; how tensors become Flower records is in `tensor_records`.
 
-Where the settings say `transport = "half"`, a global state to train or test with and an update go as bfloat16.
+With `transport = "half"` in the settings, a server state to train or test with and an update travel as bfloat16.
 """
 
-import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
-import numpy as np
-import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
-from rofl.core.tensors import Tensors, to_bf16
+from rofl.errors import UserError
+from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
-Facts = dict[str, int | float | str]
-_FULL, _HALF = "float32", "bfloat16"
+PROTOCOL = 2  # raise it when a side of another version would misunderstand a message
+_FIRST_PROTOCOL = 1  # of rofl 0.1, whose messages carry no version
+
+# The names that 0.1 uses: a site of that version can still answer the greeting, and is then told to update.
+_REQUEST, _STATE_ROUND = "order", "kept"
+
+
+class ProtocolError(UserError):
+    """Coordinator and site use different protocols. The text names versions only, so that it may be sent."""
 
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """What the coordinator tells a site with the global state."""
+    """What the coordinator asks of a site, apart from the server state.
 
-    settings: str  # the experiment, as TOML
-    index: int = 0  # the round
-    kept: int = 0  # the round of the client state to start from; 0: none
+    Attributes:
+        settings: The experiment as TOML; "" while sites with data of their own are asked for a description of it.
+        index: The round, counted from 1; 0 outside of rounds.
+        state_round: The round that left the client state to start from; 0 for none.
+        history: With the last request only: the records of all rounds, as a JSON list.
+    """
+
+    settings: str
+    index: int = 0
+    state_round: int = 0
+    history: str = ""
 
     @property
-    def half(self) -> bool:
-        """Whether the settings want bfloat16 in place of float32."""
+    def bf16(self) -> bool:
+        """Whether the settings ask for bfloat16 instead of float32."""
         return tomllib.loads(self.settings).get("transport") == "half"
 
 
-def put_tensors(content: RecordDict, half: bool = False, **groups: Tensors) -> RecordDict:
-    """Groups of named tensors as `arrays`, a vector for each type, and `layout`."""
-    layout, vectors = [], dict[str, list[np.ndarray]]()
-    for group, tensors in groups.items():
-        for name, value in (to_bf16(tensors) if half else tensors).items():
-            kind, flat = str(value.dtype).removeprefix("torch."), value.detach().reshape(-1)
-            layout.append((group, name, kind, list(value.shape)))
-            bits = flat.view(torch.uint16) if kind == _HALF else flat  # numpy has no bfloat16
-            vectors.setdefault(kind, []).append(bits.numpy())
-    content["arrays"] = ArrayRecord({kind: Array(np.concatenate(parts)) for kind, parts in vectors.items()})
-    content["layout"] = ConfigRecord({"groups": json.dumps(list(groups)), "tensors": json.dumps(layout)})
-    return content
+def check_protocol(theirs: object, name: str, our_name: str) -> None:
+    """Refuse a message of another protocol version.
+
+    Args:
+        theirs: The version that the message carries; None for a message of rofl 0.1, which carries none.
+        name: Who sent it, such as "the coordinator" or a site's name.
+        our_name: Who reads it, such as "the site".
+
+    Raises:
+        ProtocolError: If the version is not `PROTOCOL`, or is no version at all.
+
+    >>> check_protocol(1, "north", "the coordinator")
+    Traceback (most recent call last):
+    ...
+    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 2: update rofl at north.
+    """
+    version = _FIRST_PROTOCOL if theirs is None else theirs
+    if not is_int(version):
+        raise ProtocolError(f"{_capitalized(name)} sent a protocol version that is not a number.")
+    if version != PROTOCOL:
+        older = name if version < PROTOCOL else our_name
+        versions = f"{_capitalized(name)} uses protocol {version} and {our_name} protocol {PROTOCOL}"
+        raise ProtocolError(f"{versions}: update rofl at {older}.")
 
 
-def get_tensors(content: RecordDict, *groups: str, half: bool = False) -> list[Tensors]:
-    """The groups that `put_tensors` was given, bfloat16 as float32; anything else raises a ValueError."""
-    arrays, layout = content.get("arrays"), content.get("layout")
-    if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
-        raise ValueError("it has no arrays, or does not say how they lie")
-    try:
-        return _apart(arrays, layout, groups, half)
-    except Exception as error:  # from others: numpy, json and torch raise whatever they do on bytes that are not ours
-        raise ValueError(f"its arrays cannot be read ({error})") from error
+def encode_request(request: RoundRequest, server_state: ServerState | None = None, exact: bool = False) -> RecordDict:
+    """Return a request as a message to a site.
 
-
-def _apart(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...], half: bool) -> list[Tensors]:
-    if json.loads(str(layout["groups"])) != list(groups):
-        raise ValueError("others than asked for")
-    vectors = {kind: _vector(kind, array, half) for kind, array in arrays.items()}
-    found: dict[str, Tensors] = {group: {} for group in groups}
-    used = dict.fromkeys(vectors, 0)
-    for group, name, kind, shape in json.loads(str(layout["tensors"])):
-        start, size = used[kind], math.prod(shape)
-        found[group][name] = vectors[kind][start : start + size].reshape(shape)
-        used[kind] = start + size
-    if any(used[kind] != vector.numel() for kind, vector in vectors.items()):
-        raise ValueError("they do not lie as it says")
-    return list(found.values())
-
-
-def _vector(kind: str, array: Array, half: bool) -> torch.Tensor:
-    if kind == (_FULL if half else _HALF):
-        raise ValueError(f"{kind}, where the settings ask for {_HALF if half else _FULL}")
-    vector = torch.from_numpy(np.array(array.numpy()))
-    return vector.view(torch.bfloat16).float() if kind == _HALF else vector
-
-
-def encode_request(
-    order: RoundRequest, server_state: ServerState | None = None, exact: bool = False, **facts: int | float | str
-) -> RecordDict:
-    """A message down; exact, where the state is the last one, which all are to have alike."""
-    told: Facts = {"settings": order.settings, "round": order.index, "kept": order.kept, **facts}
-    content = RecordDict({"order": ConfigRecord(dict(told))})
+    Args:
+        request: What is asked.
+        server_state: The model and whatever else the method sends; None where the site needs none.
+        exact: Send float32 whatever the settings say, as is done with the final model.
+    """
+    record = ConfigRecord({"protocol": PROTOCOL, "settings": request.settings, "round": request.index})
+    record[_STATE_ROUND] = request.state_round
+    if request.history:
+        record["history"] = request.history
+    content = RecordDict({_REQUEST: record})
     if server_state is None:
         return content
-    return put_tensors(content, order.half and not exact, model=server_state.model, aux=server_state.aux)
+    return put_tensors(content, request.bf16 and not exact, model=server_state.model, aux=server_state.aux)
 
 
-def decode_request(content: RecordDict, exact: bool = False) -> tuple[RoundRequest, ServerState | None, Facts]:
-    """What `pack_order` was given."""
-    record = content.get("order")
+def decode_request(content: RecordDict, exact: bool = False) -> tuple[RoundRequest, ServerState | None]:
+    """Return the request and the server state of a message that `encode_request` made.
+
+    Args:
+        content: The message.
+        exact: Whether the server state must be float32, as that of the last request is.
+
+    Raises:
+        ProtocolError: If the coordinator uses another version of the protocol.
+        ValueError: If the message is not a request of ours.
+    """
+    record = content.get(_REQUEST)
     if not isinstance(record, ConfigRecord):
-        raise ValueError("there is no order in it")
-    facts: Facts = {name: _plain(value) for name, value in record.items()}
-    order = RoundRequest(str(facts.pop("settings")), int(facts.pop("round")), int(facts.pop("kept")))
+        raise ValueError("there is no request in it")
+    check_protocol(record.get("protocol"), "the coordinator", "the site")
+    settings, history = record.get("settings"), record.get("history", "")
+    index, state_round = record.get("round"), record.get(_STATE_ROUND)
+    if not isinstance(settings, str) or not isinstance(history, str) or not is_int(index) or not is_int(state_round):
+        raise ValueError("its request lacks a field, or has one of a wrong type")
+    request = RoundRequest(settings, index, state_round, history)
     if "arrays" not in content:
-        return order, None, facts
-    return order, ServerState(*get_tensors(content, "model", "aux", half=order.half and not exact)), facts
+        return request, None
+    return request, ServerState(*get_tensors(content, "model", "aux", bf16=request.bf16 and not exact))
 
 
-def encode_update(update: Update, half: bool = False) -> RecordDict:
-    """A message up: sums, and nothing but sums."""
-    content = put_tensors(RecordDict(), half, model=update.model, aux=update.aux)
-    content["sums"] = MetricRecord({"weight": float(update.weight), **_numbers(update.metrics)})
-    return content
+def readdress(content: RecordDict, request: RoundRequest) -> RecordDict:
+    """Return a message with another request around the same arrays, which are not copied."""
+    return RecordDict({**content, _REQUEST: encode_request(request)[_REQUEST]})
 
 
-def decode_update(content: RecordDict, half: bool = False) -> Update:
-    """What `pack_update` was given; a message that is none of ours raises a ValueError."""
-    sums = _sums(content)
+def encode_update(update: Update, bf16: bool = False) -> RecordDict:
+    """Return a client's update as a message; it holds sums over samples and nothing else."""
+    content = put_tensors(RecordDict(), bf16, model=update.model, aux=update.aux)
+    return put_sums(content, {"weight": float(update.weight), **update.metrics})
+
+
+def decode_update(content: RecordDict, bf16: bool = False) -> Update:
+    """Return the update of a message that `encode_update` made.
+
+    Shapes and values are checked later, against what the method expects (`rofl.simulation.rounds.check_update`).
+
+    Raises:
+        ValueError: If the message holds anything else.
+    """
+    sums = get_sums(content)
     if "weight" not in sums:
         raise ValueError("it has no weight")
     weight = sums.pop("weight")
-    model, aux = get_tensors(content, "model", "aux", half=half)
+    model, aux = get_tensors(content, "model", "aux", bf16=bf16)
     return Update(model, weight, aux, sums)
 
 
-def encode_sums(numbers: Mapping[str, float], tables: Tensors | None = None) -> RecordDict:
-    """Counts, such as those of an evaluation, and tables of counts."""
-    return put_tensors(RecordDict({"sums": MetricRecord(_numbers(numbers))}), tables=tables or {})
+def put_sums(content: RecordDict, sums: Mapping[str, float]) -> RecordDict:
+    """Add named numbers to a message, as its record `sums`, and return it."""
+    content["sums"] = MetricRecord({name: float(value) for name, value in sums.items()})
+    return content
 
 
-def decode_sums(content: RecordDict) -> tuple[dict[str, float], Tensors]:
-    """What `pack_sums` was given; a count that is not finite or below 0 raises a ValueError."""
-    numbers = _sums(content)
-    (tables,) = get_tensors(content, "tables")
-    if any(not math.isfinite(value) or value < 0 for value in numbers.values()):
-        raise ValueError("it counts what cannot be counted")
-    return numbers, tables
-
-
-def _numbers(values: Mapping[str, float]) -> dict[str, int | float | list[int] | list[float]]:
-    return {name: float(value) for name, value in values.items()}
-
-
-def _sums(content: RecordDict) -> dict[str, float]:
+def get_sums(content: RecordDict) -> dict[str, float]:
+    """Return the numbers that `put_sums` wrote; a ValueError says what else is there."""
     record = content.get("sums")
     if not isinstance(record, MetricRecord):
         raise ValueError("it has no record 'sums'")
@@ -151,7 +162,10 @@ def _sums(content: RecordDict) -> dict[str, float]:
     return {name: float(value) for name, value in record.items() if not isinstance(value, list)}
 
 
-def _plain(value: object) -> int | float | str:
-    if not isinstance(value, (int, float, str)):
-        raise ValueError("an order is numbers and words")
-    return value
+def is_int(value: object) -> TypeGuard[int]:
+    """Return whether a value from a message is an integer; Python counts True as one, and a message must not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _capitalized(name: str) -> str:
+    return name.replace("the ", "The ", 1) if name.startswith("the ") else name

@@ -1,7 +1,6 @@
-"""A client at its site: trains, is tested, and at the end judges its labels and writes its own folder."""
+"""A client at its site: trains, is tested, and at the end audits its labels and writes its own run folder."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,14 +9,13 @@ import torch
 from rofl.audit import transition_counts
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
-from rofl.core.serialization import deserialize
-from rofl.core.tensors import Tensors, check_like
+from rofl.core.tensors import CPU, Tensors, check_like, to_device
 from rofl.data.federated import FederatedDataset
+from rofl.federation.site_records import SiteEvaluation, SiteReport
 from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig, NetworkSpec
-from rofl.simulation.engine import Simulation
-from rofl.simulation.executor import flatten_state, shared_inputs, train_job
-from rofl.simulation.worker_pool import WorkerPool
+from rofl.simulation.device import devices
+from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.training.records import RoundRecord
 from rofl.training.run import summarize
 from rofl.training.run_dir import Checkpoint, RunDir
@@ -25,17 +23,29 @@ from rofl.training.run_dir import Checkpoint, RunDir
 
 @dataclass(frozen=True)
 class SiteClient:
-    """One client, its samples, and a network; the same bench as in a run on one machine."""
+    """One client, its samples and a network.
 
-    experiment: Experiment  # as the site has it
-    federated: FederatedDataset  # this client's samples only
-    client: int  # its number among all
-    simulation: Simulation
-    first: ServerState  # the global state that a run starts from
-    out: Path | None  # the folder to write at the end
+    It calls the same `ClientExecutor` as a run on one machine, in this process and without serialization, so that the
+    bits are the same.
+
+    Attributes:
+        experiment: The settings as the site reads them.
+        federated: This client's samples only.
+        client: Its number among all clients, counted from 0.
+        executor: Holds the samples and the network.
+        initial_state: The server state that a run starts from; server states that arrive must have its shapes.
+        out: The folder to write at the end; None for none.
+    """
+
+    experiment: Experiment
+    federated: FederatedDataset
+    client: int
+    executor: ClientExecutor
+    initial_state: ServerState
+    out: Path | None
 
     @classmethod
-    def take(
+    def create(
         cls,
         experiment: Experiment,
         method: Method,
@@ -44,62 +54,76 @@ class SiteClient:
         client: int,
         out: Path | None,
     ) -> "SiteClient":
-        """Build the network and lay out the samples."""
+        """Return a client with its network built.
+
+        Args:
+            experiment: The settings as the site reads them.
+            method: Its method.
+            federated: This client's samples only.
+            network: How to build the network.
+            client: The client's number among all.
+            out: The folder to write at the end; None for none.
+        """
         images = federated.images
-        first = method.init(network.build())
-        nobody = [torch.empty(0, dtype=torch.long)] * client  # so that the one client has its number
-        data = shared_inputs(images.train, images.test, federated.labels, [*nobody, *federated.parts])
-        pool = WorkerPool(
-            0, ClientConfig(method, network, images.transform, experiment.seed), data, flatten_state(first)
-        )
-        sizes = [0] * client + [len(federated.labels)]
-        return cls(experiment, federated, client, Simulation(pool, method, sizes, 1, experiment.seed), first, out)
+        initial_state = method.init(network.build())
+        others = [torch.empty(0, dtype=torch.long)] * client  # without samples; seeds depend on the client's number
+        data = shared_inputs(images.train, images.test, federated.labels, [*others, *federated.parts])
+        config = ClientConfig(method, network, images.transform, experiment.seed)
+        executor = ClientExecutor(config, data, flatten_state(initial_state), devices()[0])
+        return cls(experiment, federated, client, executor, initial_state, out)
 
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
-        """One round, by the bench that every engine uses."""
-        self._check(server_state)
-        self.simulation.pool.broadcast(flatten_state(server_state))
-        (answer,) = self.simulation.pool.run([train_job(index, self.client, state)])
-        groups, facts = deserialize(answer)
-        if "error" in facts:
-            raise RuntimeError(facts["error"])
-        return Update(groups["model"], facts["weight"], groups["aux"], facts["metrics"]), groups["state"]
+        """Train one round; return the update and the next client state.
 
-    def evaluate(self, server_state: ServerState) -> dict[str, float]:
-        """Counts on the held-out samples, whose labels are as given."""
-        self._check(server_state)
-        truth = self.federated.images.test_labels
-        logits, _ = self.simulation.predict(server_state, "test", len(truth))
-        return {"right": float((logits.argmax(dim=1) == truth).sum()), "tested": float(len(truth))}
+        Args:
+            server_state: The server's model and whatever else the method sends.
+            index: The round, counted from 1.
+            state: The client state that an earlier round left; {} where there is none.
+        """
+        self._load(server_state)
+        update, state = self.executor.train(index, self.client, state)
+        model, aux = to_device(update.model, CPU), to_device(update.aux, CPU)
+        return Update(model, update.weight, aux, dict(update.metrics)), to_device(state, CPU)
 
-    def finish(
-        self, server_state: ServerState, facts: Mapping[str, int | float | str]
-    ) -> tuple[dict[str, float], Tensors]:
-        """Judge the labels, write the folder, and count."""
-        self._check(server_state)
-        federated, labels = self.federated, self.federated.labels
-        result = audit_labels(
-            federated, server_state.aux.get("centroids"), *self.simulation.predict(server_state, "train", len(labels))
-        )
+    def evaluate(self, server_state: ServerState) -> SiteEvaluation:
+        """Return how many held-out samples the model classifies as they are labelled."""
+        self._load(server_state)
+        labels = self.federated.images.test_labels
+        logits, _ = self.executor.predict_all("test", len(labels))
+        return SiteEvaluation(int((logits.argmax(dim=1) == labels).sum()), len(labels))
+
+    def finish(self, server_state: ServerState, history: str) -> SiteReport:
+        """Audit the labels with the final model, write the run folder, and return counts.
+
+        Args:
+            server_state: The final one.
+            history: The records of all rounds, as a JSON list.
+        """
+        self._load(server_state)
+        labels = self.federated.labels
+        logits, features = self.executor.predict_all("train", len(labels))
+        result = audit_labels(self.federated, server_state.aux.get("centroids"), logits, features)
         if self.out is not None:
-            history = [RoundRecord.model_validate(each) for each in json.loads(str(facts["history"]))]
-            self._write(RunDir(self.out), server_state, history, result)
+            records = [RoundRecord.model_validate(record) for record in json.loads(history)]
+            self._write(RunDir(self.out), server_state, records, result)
         suspects = result.suspects
-        table = transition_counts(labels, suspects.suggested, len(federated.images.classes))
-        return {"samples": float(len(labels)), "flagged": float(suspects.flagged.sum())}, {"transition": table}
+        table = transition_counts(labels, suspects.suggested, len(self.federated.images.classes))
+        return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
     def _write(
-        self, folder: RunDir, server_state: ServerState, history: list[RoundRecord], result: AuditResult
+        self, run_dir: RunDir, server_state: ServerState, history: list[RoundRecord], result: AuditResult
     ) -> None:
-        """A run folder like any other; rofl audit and rofl report take it."""
-        folder.write_experiment(self.experiment)
-        folder.write_history(history)
-        folder.write_checkpoint(Checkpoint(self.experiment.rounds, server_state, {}))
-        folder.write_audit(result)
-        folder.write_left_out(self.federated.images.unreadable)
-        folder.write_summary(summarize(self.experiment, result, history, server_state))
+        """Write a run folder like that of a local run, which `rofl audit` and `rofl report` can read."""
+        run_dir.write_experiment(self.experiment)
+        run_dir.write_history(history)
+        run_dir.write_checkpoint(Checkpoint(self.experiment.rounds, server_state, {}))
+        run_dir.write_audit(result)
+        run_dir.write_left_out(self.federated.images.unreadable)
+        run_dir.write_summary(summarize(self.experiment, result, history, server_state))
 
-    def _check(self, server_state: ServerState) -> None:
-        problem = check_like(flatten_state(server_state), flatten_state(self.first))
+    def _load(self, server_state: ServerState) -> None:
+        """Give the executor a server state, after a check that it fits the settings."""
+        problem = check_like(flatten_state(server_state), flatten_state(self.initial_state))
         if problem:
             raise ValueError(f"the model that came does not fit the settings: {problem}")
+        self.executor.broadcast = flatten_state(server_state)

@@ -1,10 +1,7 @@
-"""Who has the data: a site with samples of its own, or one that takes its part of a known data set."""
+"""The data of a site: samples of its own, or its part of a data set that everybody has."""
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from flwr.app import Context
@@ -14,48 +11,58 @@ from rofl.data import Dataset, user
 from rofl.errors import UserError
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_client import SiteClient
+from rofl.federation.site_records import SiteInfo
 from rofl.training.inputs import load_inputs
 
 
 @dataclass
 class _SiteData(ABC):
-    """Keeps the seat of the run that goes on."""
+    """Makes the site's client for the settings of a run, and keeps it while the settings stay the same.
 
-    out: Path | None = None  # where a site's folder goes
+    Attributes:
+        out: Where the site's run folder goes at the end; None for none.
+        data_dir: Where data sets lie; $ROFL_DATA where None.
+    """
+
+    out: Path | None = None
     data_dir: Path | None = None
-    _seats: dict[tuple[str, int], SiteClient] = field(default_factory=dict)
+    _clients: dict[tuple[str, int], SiteClient] = field(default_factory=dict)  # by settings and client number
 
-    def seat(self, order: RoundRequest, context: Context) -> SiteClient:
-        """The seat for these settings; the same one again where nothing changed."""
-        client = self.number(context)
-        if (order.settings, client) not in self._seats:
-            told = experiment_from_toml(order.settings)
-            _check_files(told)
-            chosen = self.localised(told, client)
-            federated, network = load_inputs(chosen, self.data_dir)
-            self._forget(order.settings)
-            method = told.build_method(secret_noise=True)  # nobody else may draw it again
-            self._seats[order.settings, client] = SiteClient.take(chosen, method, federated, network, client, self.out)
-        return self._seats[order.settings, client]
+    def client(self, request: RoundRequest, context: Context) -> SiteClient:
+        """Return the client for the settings of a request; the same object while the settings stay the same.
 
-    def number(self, context: Context) -> int:
-        """This client's place among all, counted from 0."""
-        return int(context.node_config["partition-id"])
+        Raises:
+            UserError: If the settings name a file of this site, or do not fit its data.
+        """
+        number = client_number(context)
+        if (request.settings, number) not in self._clients:
+            experiment = experiment_from_toml(request.settings)
+            _refuse_files(experiment)
+            local, images = self.localize_config(experiment, number)
+            federated, network = load_inputs(local, self.data_dir, images)
+            for key in [key for key in self._clients if key[0] != request.settings]:
+                del self._clients[key]  # of a run that is over
+            method = experiment.build_method(secret_noise=True)  # nobody else may draw its noise again
+            self._clients[request.settings, number] = SiteClient.create(
+                local, method, federated, network, number, self.out
+            )
+        return self._clients[request.settings, number]
 
     @abstractmethod
-    def localised(self, chosen: Experiment, client: int) -> Experiment:
-        """The coordinator's settings as they are to be read here."""
-
-    def _forget(self, settings: str) -> None:
-        for key in [key for key in self._seats if key[0] != settings]:
-            self._seats.pop(key).simulation.pool.close()
+    def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
+        """Return the coordinator's settings as this site reads them, and the data set where it is loaded already."""
 
 
-def _check_files(told: Experiment) -> None:
-    """A coordinator's settings may not name files of a site: what is said about one would tell whether it is there."""
-    data = told.data
+def client_number(context: Context) -> int:
+    """Return the client's number among all, counted from 0, with which its SuperNode was started."""
+    return int(context.node_config["partition-id"])
+
+
+def _refuse_files(experiment: Experiment) -> None:
+    """Refuse settings that name a file: an error about it would tell the coordinator whether it is there."""
+    data = experiment.data
     named = {"data.path": data.path, "data.test_path": data.test_path, "data.labels": data.labels}
-    named |= {"data.split": data.split, "model.weights": told.model.weights.removeprefix("imagenet")}
+    named |= {"data.split": data.split, "model.weights": experiment.model.weights.removeprefix("imagenet")}
     for key, value in named.items():
         if value:
             raise UserError(f"The coordinator's settings name a file of this site, by {key}.", "settings without it")
@@ -63,71 +70,96 @@ def _check_files(told: Experiment) -> None:
 
 @dataclass
 class PartitionedData(_SiteData):
-    """Takes the client's part of a data set that everybody has: rehearsals, tests, and Flower's own simulation."""
+    """The client's part of a data set that everybody has: for rehearsals, tests and Flower's own simulation.
+
+    Attributes:
+        name: The site's name; "client N" where it is empty.
+    """
 
     name: str = ""
 
-    def describe(self, order: RoundRequest, context: Context) -> Mapping[str, int | float | str]:
-        """This client's number, and how many samples it has."""
-        client = self.number(context)
-        if not order.settings:
+    def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
+        """Return this client's number, and how many samples it has."""
+        number = client_number(context)
+        if not request.settings:
             raise UserError(
                 "The coordinator leaves the data to the sites, and this one has none.", "rofl join --data PATH"
             )
-        samples = len(self.seat(order, context).federated.labels)
-        return {"client": client, "name": self.name or f"client {client}", "samples": samples}
+        samples = len(self.client(request, context).federated.labels)
+        return SiteInfo(number, self.name or f"client {number}", samples)
 
-    def localised(self, chosen: Experiment, client: int) -> Experiment:
-        """Only this client's part."""
-        spec = chosen.data.model_copy(update={"client_index": client, "client_name": self.name})
-        return chosen.model_copy(update={"data": spec})
+    def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
+        """Return the settings for this client's part only."""
+        spec = experiment.data.model_copy(update={"client_index": client, "client_name": self.name})
+        return experiment.model_copy(update={"data": spec}), None
 
 
 @dataclass
 class LocalData(_SiteData):
-    """A site with samples of its own."""
+    """Samples of the site's own.
+
+    They are loaded once in the form that suits them, for the greeting, and once more only if the sites agree on
+    another form.
+
+    Attributes:
+        name: The site's name.
+        source: Where the data lies.
+        progress: Called while images are decoded.
+    """
 
     name: str = "site"
     source: user.UserSource = field(default_factory=lambda: user.UserSource(""))
     progress: user.Progress | None = None
+    _images: Dataset | None = None  # in the form that was loaded last
+    _info: SiteInfo | None = None
 
-    @cached_property
-    def images(self) -> Dataset:
-        """All samples, in the form that suits them."""
-        found = user.load_user_data(self.source, self.progress)
-        if found.is_table:
-            raise UserError("A table has no place in a federation yet: its columns would have to be scaled alike.")
-        return found
+    def load(self) -> SiteInfo:
+        """Load the samples in the form that suits them, and return what the greeting says, with client number 0."""
+        if self._info is None:
+            images = self._images = self._load(self.source)
+            channels, side, _ = images.shape
+            self._info = SiteInfo(0, self.name, len(images.train_labels), side, channels, images.classes)
+        return self._info
 
-    def describe(self, order: RoundRequest, context: Context) -> Mapping[str, int | float | str]:
-        """Number, name, sizes and the classes' names; no sample and no label."""
-        channels, side, _ = self.images.shape
-        return {
-            "client": self.number(context),
-            "name": self.name,
-            "samples": len(self.images.train_labels),
-            "side": side,
-            "channels": channels,
-            "classes": json.dumps(list(self.images.classes)),
-        }
+    def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
+        """Return number, name, sizes and the names of the classes; no sample and no label."""
+        return replace(self.load(), client=client_number(context))
 
-    def localised(self, chosen: Experiment, client: int) -> Experiment:
-        """The one client of its own data, in the form that all agreed on."""
-        agreed = chosen.data
+    def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
+        """Return the settings for one client, which has this site's data in the form that all agreed on, and the data.
+
+        Raises:
+            UserError: If the coordinator trains with a data set that everybody has.
+        """
+        agreed = experiment.data
         if not agreed.at_sites:
             raise UserError(
                 f"The coordinator learns {agreed.title}, which this site's own data has no part in.",
                 "rofl join without --data",
             )
-        where = replace(self.source, side=agreed.side, channels=agreed.channels, classes=agreed.classes, fingerprint="")
-        images = user.load_user_data(where, self.progress)
         spec = agreed.model_copy(
             update={
-                "path": str(Path(where.path).absolute()),
-                "test_path": where.test_path,
+                "path": str(Path(self.source.path).absolute()),
+                "test_path": self.source.test_path,
                 "partition": "iid",
-                "fingerprint": images.fingerprint,
                 "client_name": self.name,
             }
         )
-        return chosen.model_copy(update={"data": spec, "clients": 1, "cohort": 1})
+        images = self._in_form(spec.source)
+        spec = spec.model_copy(update={"fingerprint": images.fingerprint})
+        return experiment.model_copy(update={"data": spec, "clients": 1, "cohort": 1}), images
+
+    def _in_form(self, source: user.UserSource) -> Dataset:
+        """Return the samples in an agreed form; what is loaded already is reused where it has that form."""
+        info = self.load()
+        same_images = (info.side, info.channels, info.classes) == (source.side, source.channels, source.classes)
+        if self._images is None or not same_images or source.holdout != self.source.holdout:
+            self._images = self._load(replace(source, fingerprint=""))
+        images, self._images = self._images, None  # the client holds it now
+        return images
+
+    def _load(self, source: user.UserSource) -> Dataset:
+        images = user.load_user_data(source, self.progress)
+        if images.is_table:
+            raise UserError("A table has no place in a federation yet: its columns would have to be scaled alike.")
+        return images

@@ -1,4 +1,4 @@
-"""What a site remembers when its SuperNode is killed: the client states of `context.state`, in a file."""
+"""A file that keeps the client states of `context.state`, so that they outlive a SuperNode that is killed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,25 +12,25 @@ from rofl.data import atomic
 
 @dataclass(frozen=True)
 class StateFile:
-    """A file with the records of a context's state."""
+    """A file with the array records of a Flower context's state."""
 
     path: Path
 
-    def restore(self, state: RecordDict) -> None:
-        """Put back what the state does not know; a damaged file is as good as none."""
+    def load_into(self, records: RecordDict) -> None:
+        """Add the file's records to a state that has none; a missing or damaged file adds nothing."""
         try:
             groups, _ = deserialize(self.path.read_bytes())
         except (OSError, ValueError):
             return
-        if not any(isinstance(record, ArrayRecord) for record in state.values()):
+        if not any(isinstance(record, ArrayRecord) for record in records.values()):
             for name, tensors in groups.items():
-                state[name] = ArrayRecord({key: Array(value.numpy()) for key, value in tensors.items()})
+                records[name] = ArrayRecord({key: Array(value.numpy()) for key, value in tensors.items()})
 
-    def keep(self, state: RecordDict) -> None:
-        """Write what the state holds; a method without client state leaves no file."""
+    def save(self, records: RecordDict) -> None:
+        """Write the records of a state; a method without client state leaves no file."""
         groups = {
             name: {key: torch.from_numpy(array.numpy().copy()) for key, array in record.items()}
-            for name, record in state.items()
+            for name, record in records.items()
             if isinstance(record, ArrayRecord)
         }
         if groups:

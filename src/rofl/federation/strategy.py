@@ -1,35 +1,41 @@
 """Any method of ours as a Flower strategy, for people who have their own ServerApp."""
 
-import time
+import logging
 from collections.abc import Iterable
-from logging import INFO
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from flwr.supercore import log
 
-from rofl.federation.flower_engine import parse_reply, per_site_requests
-from rofl.federation.protocol import RoundRequest, decode_sums, encode_request
+from rofl.federation.messaging import error_reason
+from rofl.federation.protocol import RoundRequest, encode_request
+from rofl.federation.round_driver import RoundDriver, RoundPlan
+from rofl.federation.site_records import SiteEvaluation, pooled_accuracy
 from rofl.federation.site_registry import SiteRegistry
-from rofl.methods.base import Method, RoundContext, ServerState
-from rofl.simulation.rounds import RoundResult, aggregate_round, sample_cohort
+from rofl.methods.base import Method, ServerState
+from rofl.simulation.rounds import RoundResult
+
+_log = logging.getLogger("flwr")  # Flower's own logger, so that its programs show our lines
 
 
 class MethodStrategy(Strategy):
-    """Weights and whatever else the method lets travel; answers are checked, and added in the cohort's order.
+    """A Flower strategy that trains with one of our methods.
 
-    The same config and seed give the same digest as a run on one machine. `glob` is always the newest global state:
-    `Strategy.start` hands weights on and knows nothing of centroids.
+    It sends the weights and whatever else the method sends (the centroids of rofl), checks every reply, and adds the
+    replies in the cohort's order. The same experiment and seed give the same digest as a run on one machine.
+    `server_state` is always the newest: `Strategy.start` hands on weights only.
 
     Args:
         method: `experiment.build_method()`.
-        glob: `method.begin(network)`, or a checkpoint's.
+        server_state: `method.init(network)`, or that of a checkpoint.
         settings: `experiment.toml()`, for the sites.
-        clients: how many sites there are; all are waited for before the first round.
-        cohort: how many of them train in a round.
-        seed: the experiment's.
-        wait: seconds for the sites to come.
+        clients: How many sites there are; all are waited for before the first round.
+        cohort: How many of them train in a round.
+        seed: The experiment's.
+        wait: Seconds to wait for the sites.
+
+    Attributes:
+        results: The result of each round.
     """
 
     def __init__(
@@ -44,70 +50,85 @@ class MethodStrategy(Strategy):
     ) -> None:
         self.method, self.server_state, self.settings = method, server_state, settings
         self.clients, self.cohort, self.seed, self.wait = clients, cohort, seed, wait
-        self.reports: list[RoundResult] = []
-        self._roll: SiteRegistry | None = None
-        self._kept: dict[int, int] = {}
+        self.results: list[RoundResult] = []
+        self._driver: RoundDriver | None = None  # made when Flower hands over its grid
+        self._plan: RoundPlan | None = None
         self._sent: dict[int, Message] = {}  # client -> its message of this round
-        self._chosen: list[int] = []
-        self._started = 0.0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message for each client of the round."""
-        self._started = time.perf_counter()
-        roll = self._roll = self._roll or SiteRegistry(grid, self.clients, tell=lambda text: log(INFO, text))
-        order = RoundRequest(self.settings, server_round)
-        if len(roll.sites) < self.clients:
-            roll.gather(order, self.wait)
-        sizes = [roll.sites[client].samples for client in range(self.clients)]
-        self._chosen = sample_cohort(sizes, self.cohort, self.seed, server_round)
-        places = roll.wait_for_one(self._chosen, order, self.wait)
-        orders = {client: RoundRequest(self.settings, server_round, self._kept.get(client, 0)) for client in places}
-        letters = per_site_requests(encode_request(RoundRequest(self.settings), self.server_state), orders)
+        """Return one message for each client of the round.
+
+        Args:
+            server_round: The round, counted from 1.
+            arrays: Flower's copy of the weights; not used, since `server_state` has more.
+            config: Not used.
+            grid: Flower's connection to the sites.
+        """
+        driver = self._driver = self._driver or self._connect(grid, server_round)
+        plan = self._plan = driver.begin(self.server_state, server_round)
         self._sent = {
-            client: Message(letter, places[client].node, MessageType.TRAIN, group_id=str(server_round))
-            for client, letter in letters.items()
+            client: Message(request, plan.nodes[client].node, MessageType.TRAIN, group_id=str(server_round))
+            for client, request in plan.requests.items()
         }
         return list(self._sent.values())
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The method's own server step."""
-        whose = {message.metadata.message_id: client for client, message in self._sent.items()}
-        zero, half = self.method.zero_update(self.server_state), RoundRequest(self.settings).half
-        answers = {}
-        for reply in replies:
-            answer = reply.error.reason or "it failed" if reply.has_error() else reply.content
-            answers[whose.get(reply.metadata.reply_to_message_id, -1)] = parse_reply(answer, zero, half)
-        missing = (zero, "it did not answer")
-        ordered = [answers.get(client, missing) for client in self._chosen]
-        ctx = RoundContext(server_round, self.seed)
-        report = aggregate_round(self.method, self.server_state, ctx, self._chosen, ordered, self._started)
-        self.server_state = report.server_state
-        self._kept |= {client: server_round for client in self._chosen if client not in report.dropped}
-        self.reports.append(report)
-        for client, reason in report.dropped.items():
-            log(INFO, "client %s was left out of round %s: %s", client, server_round, reason)
+        """Let the method make the next server state, and return its weights and the round's metrics."""
+        assert self._driver is not None  # Flower calls configure_train first
+        assert self._plan is not None
+        clients = {message.metadata.message_id: client for client, message in self._sent.items()}
+        contents = {
+            clients.get(reply.metadata.reply_to_message_id, -1): error_reason(reply)
+            if reply.has_error()
+            else reply.content
+            for reply in replies
+        }
+        result = self._driver.aggregate(self._plan, contents)
+        self.server_state = result.server_state
+        self.results.append(result)
+        for client, reason in result.dropped.items():
+            _log.info("client %s was left out of round %s: %s", client, server_round, reason)
         arrays = ArrayRecord({name: Array(value.numpy()) for name, value in self.server_state.model.items()})
-        return arrays, MetricRecord(dict(report.metrics))
+        return arrays, MetricRecord(dict(result.metrics))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message for each site that is there."""
-        assert self._roll is not None
+        """Return one message for each site that is connected; the arguments are those of `configure_train`.
+
+        Args:
+            server_round: The round, counted from 1.
+            arrays: Not used.
+            config: Not used.
+            grid: Not used; the registry has it.
+        """
+        assert self._driver is not None  # Flower calls configure_train first
         content = encode_request(RoundRequest(self.settings, server_round), self.server_state)
-        places = self._roll.present().values()
-        return [Message(content, place.node, MessageType.EVALUATE, group_id=str(server_round)) for place in places]
+        nodes = self._driver.registry.connected().values()
+        return [Message(content, each.node, MessageType.EVALUATE, group_id=str(server_round)) for each in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Accuracy over all samples that sites hold out."""
-        counts = [decode_sums(reply.content)[0] for reply in replies if not reply.has_error()]
-        right, tested = (sum(each.get(name, 0.0) for each in counts) for name in ("right", "tested"))
-        return MetricRecord({"accuracy": 100 * right / tested}) if tested else None
+        """Return the accuracy over all samples that sites hold out, in per cent."""
+        evaluations = []
+        for reply in replies:
+            try:
+                if not reply.has_error():
+                    evaluations.append(SiteEvaluation.decode(reply.content))
+            except ValueError as error:
+                _log.info("a site is not counted in the test of round %s: %s", server_round, error)
+        accuracy = pooled_accuracy(evaluations)
+        return None if accuracy is None else MetricRecord({"accuracy": accuracy})
 
     def summary(self) -> None:
-        """Say what this is."""
-        log(INFO, "%s: %s of %s sites a round", type(self.method).__name__, self.cohort, self.clients)
+        """Log the method and how many sites train in a round."""
+        _log.info("%s: %s of %s sites a round", type(self.method).__name__, self.cohort, self.clients)
+
+    def _connect(self, grid: Grid, server_round: int) -> RoundDriver:
+        """Wait for all sites."""
+        registry = SiteRegistry(grid, self.clients, on_message=_log.info)
+        registry.wait_for_sites(RoundRequest(self.settings, server_round), self.wait)
+        return RoundDriver(registry, self.method, self.cohort, self.seed, self.settings, self.wait)

@@ -12,11 +12,9 @@ from rofl.core.tensors import Tensors
 from rofl.errors import UserError
 from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.simulation.client_state import ClientStateStore
-from rofl.simulation.executor import flatten_state, predict_job, train_job
+from rofl.simulation.executor import PREDICTION_CHUNK, flatten_state, predict_job, train_job
 from rofl.simulation.rounds import ClientReply, RoundResult, aggregate_round, check_update, sample_cohort
 from rofl.simulation.worker_pool import WorkerPool
-
-_CHUNK = 500  # images per prediction job: fixed, so that the answer does not depend on the workers
 
 
 @dataclass
@@ -76,7 +74,8 @@ class Simulation:
 
 def predict_jobs(part: str, count: int) -> Iterator[bytes]:
     """Jobs for the first `count` images of `train` or `test`."""
-    return (predict_job(part, start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK))
+    starts = range(0, count, PREDICTION_CHUNK)
+    return (predict_job(part, start, min(start + PREDICTION_CHUNK, count)) for start in starts)
 
 
 def read_predictions(answers: Iterable[bytes]) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import CPU, Tensors, to_device
@@ -12,10 +13,12 @@ from rofl.data import ClientDataset
 from rofl.data.image_store import ImageStore, slice_images, store_from_tensors, store_to_device, store_to_tensors
 from rofl.data.sampled_clients import client_rows
 from rofl.data.sampled_clients import partition_to_tensors as parts_to_tensors
-from rofl.methods.base import RoundContext, ServerState
+from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict
 from rofl.methods.weights import load_weights
 from rofl.simulation.client import ClientConfig, run_client, single_thread
+
+PREDICTION_CHUNK = 500  # images per prediction: fixed, so that bits do not depend on the number of workers
 
 
 def train_job(index: int, client: int, state: Tensors) -> bytes:
@@ -44,29 +47,50 @@ class ClientExecutor:
         groups, facts = deserialize(job)
         try:
             if facts["kind"] == "train":
-                return self._train(facts["round"], facts["client"], groups["state"])
-            return self._predict(facts["part"], facts["start"], facts["stop"])
+                update, state = self.train(facts["round"], facts["client"], groups["state"])
+                return serialize(
+                    {"model": update.model, "aux": update.aux, "state": state},
+                    {"weight": update.weight, "metrics": dict(update.metrics)},
+                )
+            logits, features = self.predict(facts["part"], facts["start"], facts["stop"])
+            return serialize({"prediction": {"logits": logits, "features": features}}, {})
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
             return serialize({}, {"error": f"{type(error).__name__}: {error} ({where})"})
 
-    def _train(self, index: int, client: int, state: Tensors) -> bytes:
+    def train(self, index: int, client: int, state: Tensors) -> tuple[Update, Tensors]:
+        """Train a client from the broadcast state; return its update and its next state, on the executor's device.
+
+        Args:
+            index: The round, counted from 1.
+            client: The client's number.
+            state: The client state that an earlier round left; {} where there is none.
+        """
         ctx = RoundContext(index, self.task.seed, client)
         state = to_device(state, self.device)
-        update, state = run_client(self.task.method, self.net, self._global(), state, self._shard(client), ctx)
-        return serialize(
-            {"model": update.model, "aux": update.aux, "state": state},
-            {"weight": update.weight, "metrics": dict(update.metrics)},
-        )
+        return run_client(self.task.method, self.net, self._global(), state, self._shard(client), ctx)
 
-    def _predict(self, name: str, start: int, stop: int) -> bytes:
+    def predict(self, part: str, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the broadcast model's logits (n, K) and features (n, d) of images `start` to `stop` of a part.
+
+        Args:
+            part: "train" or "test".
+            start: The first image.
+            stop: The image after the last.
+        """
         with single_thread():
             load_weights(self.net, self._global().model)
-            logits, features = predict(
-                self.net, slice_images(self.pixels[name], slice(start, stop)), self.task.transform
-            )
-        return serialize({"prediction": {"logits": logits, "features": features}}, {})
+            return predict(self.net, slice_images(self.pixels[part], slice(start, stop)), self.task.transform)
+
+    def predict_all(self, part: str, count: int) -> tuple[Tensor, Tensor]:
+        """Return logits and features of the first `count` images of a part, on the CPU; the bits are those of a run."""
+        chunks = [
+            self.predict(part, start, min(start + PREDICTION_CHUNK, count))
+            for start in range(0, count, PREDICTION_CHUNK)
+        ]
+        logits, features = zip(*chunks, strict=True)
+        return torch.cat(logits).cpu(), torch.cat(features).cpu()
 
     def _global(self) -> ServerState:
         return unflatten_state(to_device(self.broadcast, self.device))

@@ -1,4 +1,4 @@
-"""The SuperLink's control interface, which is open on this machine's own address only."""
+"""The SuperLink's control API, which registers nodes and starts runs; it is open on this machine's loopback only."""
 
 import hashlib
 
@@ -34,7 +34,12 @@ clientapp = "rofl.federation.apps:client_app"
 
 
 class Control:
-    """A line to the SuperLink."""
+    """A client of the SuperLink's control API.
+
+    Args:
+        address: The SuperLink's host and port.
+        ca: The certificate of the authority that signed the SuperLink's; None for plain HTTP.
+    """
 
     def __init__(self, address: str, ca: bytes | None) -> None:
         self._client = ControlHttpClient.from_server_address(
@@ -45,15 +50,18 @@ class Control:
         )
 
     def register(self, public_key: bytes) -> None:
-        """Let the site with this key come in."""
+        """Admit the node with this public key."""
         self._client.RegisterNode(RegisterNodeRequest(public_key=public_key))
 
     def start_run(self) -> int:
-        """Start a run. Flower ties it to an app; ours holds no code, since each side runs what it has installed."""
+        """Start a run and return its id.
+
+        Flower ties a run to an app bundle. Ours holds no code, since each side runs the rofl that it has installed.
+        """
         content, _ = build_fab_from_files({"pyproject.toml": _APP.encode(), "LICENSE": b"Apache-2.0\n"})
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
         return int(self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._client.close()

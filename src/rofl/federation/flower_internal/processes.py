@@ -1,4 +1,4 @@
-"""Flower's own programs, SuperLink and SuperNode, as child processes that end with their parent."""
+"""Flower's programs, SuperLink and SuperNode, as child processes that end with their parent."""
 
 import os
 import secrets
@@ -13,17 +13,19 @@ from types import TracebackType
 
 from rofl.errors import UserError
 
-_KEEPER = Path(__file__).with_name("supervisor.py")  # by its path: as a module it would import all of rofl
-_ENDING = 5.0  # seconds that a program has for a good end
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run by its path: as a module it would import all of rofl
+_GRACE = 5.0  # seconds that a program has to end after SIGTERM
 
 
 class FlowerProcess:
-    """A Flower program in a group of its own, with a keeper that ends it when this process is gone, even by kill -9.
+    """A Flower program in a process group of its own, below a supervisor.
+
+    The supervisor ends the program when this process is gone, even after kill -9.
 
     Args:
-        command: what to run, from the folder of this Python.
-        home: a folder for its log, its secret and what Flower writes.
-        name: of the log.
+        command: The program's name and arguments; the program is taken from the folder of this Python.
+        home: A folder for its log and for what Flower writes.
+        name: The name of the log, without its suffix.
     """
 
     def __init__(self, command: Sequence[str], home: Path, name: str) -> None:
@@ -32,12 +34,12 @@ class FlowerProcess:
         quiet = {"FLWR_HOME": str(home / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_KEEPER), str(program), *command[1:]],
+                [sys.executable, "-P", str(_SUPERVISOR), str(program), *command[1:]],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **quiet},
-                start_new_session=True,  # Ctrl-C is for us, who then end it
+                start_new_session=True,  # so that Ctrl-C reaches this process only, which then ends it
             )
 
     def __enter__(self) -> "FlowerProcess":
@@ -50,26 +52,30 @@ class FlowerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
+        """Whether the program still runs."""
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End it; the keeper sees that nobody holds its other end any more."""
+        """End the program; the supervisor notices that its stdin is closed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(_ENDING + 2)
+            self._process.wait(_GRACE + 2)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def last_words(self) -> str:
-        """The last line of its log that says something."""
+    def last_log_line(self) -> str:
+        """Return the last line of its log that is not empty."""
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     def wait_for(self, port: int, seconds: float = 60.0) -> None:
-        """Wait until it listens."""
+        """Wait until the program listens on a port of this machine.
+
+        Raises:
+            UserError: If it ends before, or does not listen within `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.running:
             with socket.socket() as probe:
@@ -77,39 +83,58 @@ class FlowerProcess:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
             time.sleep(0.05)
-        raise UserError(f"{self.log.stem} did not start: {self.last_words()}", f"see {self.log}")
+        raise UserError(f"{self.log.stem} did not start: {self.last_log_line()}", f"see {self.log}")
 
 
 def start_superlink(home: Path, port: int, secret: Path, tls: tuple[Path, Path, Path] | None) -> FlowerProcess:
-    """A SuperLink on this machine's own address only; `tls` is the CA's certificate, ours, and its key."""
-    safe = ["--insecure"]
+    """Start a SuperLink that listens on this machine's loopback only.
+
+    Args:
+        home: A folder for its log and for what Flower writes.
+        port: Where it listens.
+        secret: A file; only programs that know its content get tasks.
+        tls: The authority's certificate, the coordinator's, and its private key; None for plain HTTP.
+    """
+    security = ["--insecure"]
     if tls is not None:
         ca, certificate, key = map(str, tls)
-        safe = ["--ssl-ca-certfile", ca, "--ssl-certfile", certificate, "--ssl-keyfile", key, "--enable-supernode-auth"]
-    where = ["--host", "127.0.0.1", "--port", str(port)]
-    how = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
+        security = ["--ssl-ca-certfile", ca, "--ssl-certfile", certificate, "--ssl-keyfile", key]
+        security.append("--enable-supernode-auth")
+    address = ["--host", "127.0.0.1", "--port", str(port)]
+    tasks = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
     return FlowerProcess(
-        ["flower-superlink", *safe, *where, *how, "--disable-runtime-dependency-installation"], home, "superlink"
+        ["flower-superlink", *security, *address, *tasks, "--disable-runtime-dependency-installation"],
+        home,
+        "superlink",
     )
 
 
 def start_supernode(
     home: Path, port: int, secret: Path, superlink: str, client: int, tls: tuple[Path, Path] | None
 ) -> FlowerProcess:
-    """A SuperNode that connects to `superlink`; `tls` is the CA's certificate and this site's private key."""
-    safe = ["--insecure"]
+    """Start a SuperNode, which connects a site to the coordinator.
+
+    Args:
+        home: A folder for its log and for what Flower writes.
+        port: Where it offers its tasks, on this machine's loopback.
+        secret: A file; only programs that know its content get tasks.
+        superlink: The coordinator's host and port.
+        client: The site's number, counted from 0.
+        tls: The authority's certificate and the site's private key; None for plain HTTP.
+    """
+    security = ["--insecure"]
     if tls is not None:
         ca, key = map(str, tls)
-        safe = ["--root-certificates", ca, "--auth-supernode-private-key", key]
-    where = ["--superlink", superlink, "--host", "127.0.0.1", "--port", str(port)]
-    how = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
+        security = ["--root-certificates", ca, "--auth-supernode-private-key", key]
+    address = ["--superlink", superlink, "--host", "127.0.0.1", "--port", str(port)]
+    tasks = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
     return FlowerProcess(
-        ["flower-supernode", *safe, *where, *how, "--node-config", f"partition-id={client}"], home, "supernode"
+        ["flower-supernode", *security, *address, *tasks, "--node-config", f"partition-id={client}"], home, "supernode"
     )
 
 
 def new_secret(home: Path) -> Path:
-    """A fresh secret in a file that only this user can read."""
+    """Write a new random secret to `home/secret`, which only this user can read, and return the path."""
     home.mkdir(parents=True, exist_ok=True)
     path = home / "secret"
     path.unlink(missing_ok=True)
@@ -119,7 +144,7 @@ def new_secret(home: Path) -> Path:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """Return a port of this machine that no program uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,9 @@
 """Flower tasks done in this process.
 
-Flower starts a new process for every message to a ClientApp, which costs seconds with torch, and installs and runs
-the code that the coordinator's run brings along. Here the site's own process takes the tasks of its SuperNode, and
-runs the ClientApp that is installed at the site: nothing that came over the network is ever executed.
-These are parts of flwr that it does not promise to keep, hence the exact version in pyproject.toml (decision 9).
+Flower by itself starts a new process for every message to a ClientApp, which takes seconds with torch, and installs
+and runs the code that the coordinator's run brings along. Here the site's own process acquires the tasks of its
+SuperNode and runs the ClientApp that is installed at the site: nothing that came over the network is ever executed.
+This needs parts of flwr that may change with any version, hence the exact version in pyproject.toml (decision 9).
 """
 
 import time
@@ -34,18 +34,20 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-_LOOK = 0.05  # seconds
-_PATIENCE = 15.0  # seconds in which a SuperLink that does not answer may come to itself
+from rofl.federation.protocol import ProtocolError
+
+_POLL = 0.05  # seconds
+_RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
 _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class TaskClient:
-    """Where tasks are given out: a SuperLink's or a SuperNode's runtime address, on this machine.
+    """A client of the runtime API of a SuperLink or SuperNode on this machine, which gives out tasks.
 
     Args:
-        address: host and port.
-        secret: shared with the SuperLink or SuperNode, so that no other user of this machine can take tasks.
-        ca: certificate of the authority, where the address speaks TLS.
+        address: Host and port.
+        secret: Shared with the SuperLink or SuperNode, so that no other user of this machine can acquire tasks.
+        ca: The certificate of the authority, where the address speaks TLS; None for plain HTTP.
     """
 
     def __init__(self, address: str, secret: bytes, ca: bytes | None = None) -> None:
@@ -60,14 +62,14 @@ class TaskClient:
             ],
         )
 
-    def take(self, kind: str) -> str | None:
-        """The token of a task that waits to be done, if there is one."""
-        found = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
-        return found.token if found.HasField("task") and found.token else None
+    def acquire(self, kind: str) -> str | None:
+        """Return the token of a task of this kind that waits to be done; None where there is none."""
+        response = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
+        return response.token if response.HasField("task") and response.token else None
 
     def open(self, token: str) -> RuntimeHttpClient:
-        """A line for one task."""
-        line = RuntimeHttpClient.from_server_address(
+        """Return a client for one task, by its token."""
+        client = RuntimeHttpClient.from_server_address(
             server_address=self.address,
             insecure=self.ca is None,
             root_certificates=self.ca,
@@ -76,83 +78,99 @@ class TaskClient:
                 RuntimeTokenHttpInterceptor(token),
             ],
         )
-        return retry_fast(line)
+        return retry_fast(client)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._client.close()
 
 
-def retry_fast(line: RuntimeHttpClient) -> RuntimeHttpClient:
-    """Let a line look again soon for an object that is on its way; Flower would wait for a second, then for two."""
-    ask = line.PullObject
+def retry_fast(client: RuntimeHttpClient) -> RuntimeHttpClient:
+    """Make a client poll every 50 ms for an object that was announced; Flower waits for a second, then for two."""
+    pull = client.PullObject
 
-    def wait(request: PullObjectRequest) -> PullObjectResponse:
-        deadline = time.monotonic() + _PATIENCE
-        answer = ask(request)
-        while answer.object_found and not answer.object_available and time.monotonic() < deadline:
-            time.sleep(_LOOK)
-            answer = ask(request)
-        return answer
+    def pull_until_available(request: PullObjectRequest) -> PullObjectResponse:
+        deadline = time.monotonic() + _RETRY_TIME
+        response = pull(request)
+        while response.object_found and not response.object_available and time.monotonic() < deadline:
+            time.sleep(_POLL)
+            response = pull(request)
+        return response
 
-    line.PullObject = wait  # type: ignore[method-assign]
-    return line
+    client.PullObject = pull_until_available  # type: ignore[method-assign]
+    return client
 
 
-def do_client_task(desk: TaskClient, app: Callable[[Message, Context], Message]) -> bool:
-    """Do one task of a SuperNode, if there is one. An exception becomes an error reply; the state stays as it was."""
-    token = desk.take(TaskType.CLIENT_APP)
+def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]) -> bool:
+    """Do one task of a SuperNode, and return whether there was one.
+
+    An exception becomes an error reply, and the client state stays as it was. The reply names the exception's type
+    only, since its text may name files or samples; a `ProtocolError` is sent whole.
+
+    Args:
+        tasks: Where the SuperNode's tasks are.
+        app: The ClientApp.
+    """
+    token = tasks.acquire(TaskType.CLIENT_APP)
     if token is None:
         return False
-    client = desk.open(token)
-    pulse = HeartbeatSender(make_task_heartbeat_fn_http(client))
-    pulse.start()
+    client = tasks.open(token)
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
     try:
         message, context, _, _ = pull_task_input(client)
-        kept: Context | None = context
+        new_context: Context | None = context
         try:
             reply = app(message, context)
         except Exception as error:
-            reason = f"{type(error).__name__}: see what the site itself says"  # the text may name files or samples
+            hidden = f"{type(error).__name__}: see what the site itself says"
+            reason = str(error) if isinstance(error, ProtocolError) else hidden
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-            kept = None
+            new_context = None
         push_message(client, reply, context)
-        push_task_output(client, kept, SubStatus.COMPLETED if kept else SubStatus.FAILED, "")
+        push_task_output(client, new_context, SubStatus.COMPLETED if new_context else SubStatus.FAILED, "")
     finally:
-        pulse.stop()
+        heartbeat.stop()
         client.close()
     return True
 
 
 @contextmanager
-def server_grid(desk: TaskClient) -> Iterator[HttpGrid]:
-    """The Grid of the one run of a SuperLink, which this process takes; the run is over with the block."""
-    while (token := desk.take(TaskType.SERVER_APP)) is None:
-        time.sleep(_LOOK)
-    grid = HttpGrid(desk.address, insecure=desk.ca is None, root_certificates=desk.ca, token=token)
-    grid._retry_invoker.max_time = _PATIENCE  # it would try for ever
+def server_grid(tasks: TaskClient) -> Iterator[HttpGrid]:
+    """Acquire the one run of a SuperLink, and yield its Grid; the run is over with the block."""
+    while (token := tasks.acquire(TaskType.SERVER_APP)) is None:
+        time.sleep(_POLL)
+    grid = HttpGrid(tasks.address, insecure=tasks.ca is None, root_certificates=tasks.ca, token=token)
+    grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry for ever
     retry_fast(grid._runtime_client)
-    line = desk.open(token)
-    pulse = HeartbeatSender(make_task_heartbeat_fn_http(line))
-    pulse.start()
+    client = tasks.open(token)
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
     status, details = SubStatus.FAILED, "stopped"
     try:
-        told = line.PullTaskInput(PullTaskInputRequest())
-        TaskIdentity.task_id, TaskIdentity.run_id = told.task_id, told.run.run_id
-        TaskIdentity.node_id = told.context.node_id
-        grid.set_run(run_from_proto(told.run))
+        task = client.PullTaskInput(PullTaskInputRequest())
+        TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, task.run.run_id
+        TaskIdentity.node_id = task.context.node_id
+        grid.set_run(run_from_proto(task.run))
         yield grid
         status, details = SubStatus.COMPLETED, ""
     finally:
-        pulse.stop()
+        heartbeat.stop()
         with suppress(httpx.HTTPError):
-            line.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=details))
-        line.close()
+            client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=details))
+        client.close()
         grid.close()
 
 
 def deactivate_node(superlink: str, node: int, ca: bytes, key: Path) -> None:
-    """Take a node off the list of those connected: its process was killed, and could not do it itself."""
+    """Take a node off the SuperLink's list of connected nodes; its process was killed and could not do it itself.
+
+    Args:
+        superlink: The coordinator's host and port.
+        node: Flower's id of the node.
+        ca: The certificate of the authority.
+        key: The file of the site's private key.
+    """
     private = load_ssh_private_key(key.read_bytes(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     with FleetHttpClient.from_server_address(

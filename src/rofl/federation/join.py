@@ -1,0 +1,141 @@
+"""The Python API of `rofl join`: take part in a federation with this site's data, or list what would leave it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flwr.app import Context, RecordDict
+
+from rofl.core.tensors import Tensors
+from rofl.data import user
+from rofl.errors import UserError
+from rofl.federation.credentials import SiteCredentials
+from rofl.federation.negotiate import negotiate
+from rofl.federation.protocol import RoundRequest
+from rofl.federation.site_data import LocalData, PartitionedData
+from rofl.federation.site_node import SiteNode
+from rofl.federation.site_records import SiteInfo
+from rofl.training.run import Run, resume
+from rofl.training.run_dir import RunDir
+
+_PREVIEW_SAMPLES = 64  # what leaves a site does not depend on how many samples it has
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class SiteConfig:
+    """The settings of a site.
+
+    Attributes:
+        credentials: The folder that the coordinator made for this site; None for a federation on one machine.
+        client: Without credentials: the site's number, counted from 0.
+        name: Without credentials: the site's name; "site-N" where it is empty.
+        data: The site's images; None to take its part of the coordinator's data set, as a rehearsal.
+        test: Images to test with; a fifth of `data` is held out where None.
+        out: The folder to write; `runs/join-NAME` where None.
+        data_dir: Where data sets lie; $ROFL_DATA where None.
+    """
+
+    credentials: Path | None = None
+    client: int = 0
+    name: str = ""
+    data: Path | None = None
+    test: Path | None = None
+    out: Path | None = None
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class OutgoingData:
+    """Everything that would leave a site.
+
+    Attributes:
+        info: Sent once, on connecting.
+        tensors: Sent each round: named tensors, by group.
+        sums: Sent each round: numbers, by name.
+    """
+
+    info: SiteInfo
+    tensors: dict[str, Tensors] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)
+
+
+def join(
+    server: str,
+    config: SiteConfig,
+    *,
+    on_message: Callable[[str], None] = lambda text: None,
+    on_progress: user.Progress | None = None,
+) -> Run:
+    """Take part in a federation until the coordinator ends it.
+
+    Args:
+        server: The coordinator's host and port.
+        config: Who this site is, and where its data lies.
+        on_message: Called with sentences for people.
+        on_progress: Called while images are decoded.
+
+    Returns:
+        This site's finished run: the final model, and the audit of its labels.
+
+    Raises:
+        UserError: If the credentials or the data cannot be used, the folder holds a finished run, or the coordinator is
+            on another machine and there are no credentials.
+    """
+    credentials, client, name = _identity(config)
+    folder = config.out or Path("runs") / f"join-{name}"
+    if RunDir(folder).is_finished():
+        raise UserError(f"{folder} already holds what a run left here.", "another --out")
+    if not server:
+        raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
+    if credentials is None and server.rpartition(":")[0] not in _LOOPBACK:
+        raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
+    data: LocalData | PartitionedData
+    if config.data is None:
+        data = PartitionedData(out=folder, data_dir=config.data_dir, name=name)
+    else:
+        data = LocalData(out=folder, data_dir=config.data_dir, name=name, source=_source(config), progress=on_progress)
+        data.load()  # so that a mistake in the data shows before the coordinator is called
+    SiteNode(server, data, client, folder / "flower", credentials, on_message).run()
+    return resume(folder)  # it is finished, so this reads it
+
+
+def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> OutgoingData:
+    """Return what would leave this site, without sending anything.
+
+    One round is really trained on a few samples, with the settings that this site alone would lead to.
+
+    Args:
+        config: Who this site is, and where its data lies.
+        on_progress: Called while images are decoded.
+
+    Raises:
+        UserError: If there is no data, or it cannot be used.
+    """
+    _, client, name = _identity(config)
+    if config.data is None:
+        raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
+    data = LocalData(name=name, source=_source(config), progress=on_progress)
+    context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
+    experiment = negotiate([data.load()], {"data.train": _PREVIEW_SAMPLES, "rounds": 1})
+    site_client = data.client(RoundRequest(experiment.toml()), context)
+    update, _ = site_client.train(site_client.initial_state, 1, {})
+    info = data.load()
+    return OutgoingData(
+        SiteInfo(client, name, info.samples, info.side, info.channels, info.classes),
+        {"model": update.model, "aux": update.aux},
+        {"weight": update.weight, **update.metrics},
+    )
+
+
+def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:
+    """Return the site's credentials, number and name; where there are credentials, they say who the site is."""
+    if config.credentials is None:
+        return None, config.client, config.name or f"site-{config.client}"
+    credentials = SiteCredentials.read(config.credentials)
+    return credentials, credentials.index, credentials.name
+
+
+def _source(config: SiteConfig) -> user.UserSource:
+    assert config.data is not None
+    return user.UserSource(str(config.data.absolute()), str(config.test.absolute()) if config.test else "")

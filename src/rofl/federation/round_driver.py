@@ -1,0 +1,115 @@
+"""The server side of a round with sites: which requests to send, and what to make of the replies.
+
+Both ways of running a federation use it: `FlowerEngine`, the engine of `rofl serve`, which sends and receives by
+itself, and `MethodStrategy`, whose messages Flower's own loop sends.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import RecordDict
+
+from rofl.federation.messaging import NodeConnection
+from rofl.federation.protocol import RoundRequest, decode_update, encode_request, readdress
+from rofl.federation.site_registry import SiteRegistry
+from rofl.methods.base import Method, RoundContext, ServerState, Update
+from rofl.simulation.rounds import ClientReply, RoundResult, aggregate_round, check_update, sample_cohort
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """A round that has begun.
+
+    Attributes:
+        index: The round, counted from 1.
+        server_state: The server state that it starts from.
+        cohort: The clients that were drawn, in the order in which their updates are added.
+        nodes: The connections of those that are there.
+        requests: The message for each of these.
+        started: When it began, by `time.perf_counter`.
+    """
+
+    index: int
+    server_state: ServerState
+    cohort: list[int]
+    nodes: Mapping[int, NodeConnection]
+    requests: Mapping[int, RecordDict]
+    started: float
+
+
+@dataclass(frozen=True)
+class RoundDriver:
+    """Makes the requests of a round and aggregates the replies.
+
+    Attributes:
+        registry: The sites; all have been discovered.
+        method: The experiment's method.
+        cohort: How many clients train in a round.
+        seed: The experiment's.
+        settings: The experiment as TOML, for the sites.
+        wait: Seconds to wait for a site where no site of the cohort is connected.
+        state_rounds: For each client the round whose state it is to start from; `aggregate` keeps it up to date.
+    """
+
+    registry: SiteRegistry
+    method: Method
+    cohort: int
+    seed: int
+    settings: str
+    wait: float = 600.0
+    state_rounds: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, server_state: ServerState, index: int) -> RoundPlan:
+        """Draw the cohort of a round, wait for one of its sites, and make the requests."""
+        started = time.perf_counter()
+        sizes = [self.registry.sites[client].samples for client in range(self.registry.clients)]
+        cohort = sample_cohort(sizes, self.cohort, self.seed, index)
+        nodes = self.registry.wait_for_any(cohort, RoundRequest(self.settings, index), self.wait)
+        state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all
+        requests = {
+            client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0)))
+            for client in cohort
+            if client in nodes
+        }
+        return RoundPlan(index, server_state, cohort, nodes, requests, started)
+
+    def aggregate(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> RoundResult:
+        """Add the replies in the cohort's order, since sums depend on it, and make the next server state.
+
+        Args:
+            plan: The round.
+            replies: Each client's reply, or the reason why there is none.
+
+        Returns:
+            The round's result; clients whose reply is missing or cannot be used are in `dropped`, with the reason.
+        """
+        ctx = RoundContext(plan.index, self.seed)
+        updates = self._updates(plan, replies)
+        return aggregate_round(self.method, plan.server_state, ctx, plan.cohort, updates, plan.started)
+
+    def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:
+        zero, bf16 = self.method.zero_update(plan.server_state), RoundRequest(self.settings).bf16
+        for client in plan.cohort:
+            missing = "it did not answer" if client in plan.nodes else "it is not connected"
+            update, problem = parse_reply(replies.get(client, missing), zero, bf16)
+            if problem is None:
+                self.state_rounds[client] = plan.index
+            yield update, problem
+
+
+def parse_reply(reply: RecordDict | str, zero: Update, bf16: bool) -> ClientReply:
+    """Return a client's update, or why it cannot be used.
+
+    Args:
+        reply: The content of the reply, or the reason why there is none.
+        zero: An update of the right shape; it is returned in place of one that cannot be used.
+        bf16: Whether the settings ask for bfloat16.
+    """
+    if isinstance(reply, str):
+        return zero, reply
+    try:
+        update = decode_update(reply, bf16)
+    except (ValueError, TypeError) as error:  # TypeError: numpy's, for bytes that are no numbers of a known type
+        return zero, str(error)
+    return update, check_update(update, zero)

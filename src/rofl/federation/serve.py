@@ -1,0 +1,258 @@
+"""The Python API of `rofl serve`: admit the sites, run the rounds, and write a run folder like that of a local run."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rofl.audit import transition
+from rofl.audit.result import AuditMetrics, NoiseEstimate
+from rofl.config.schema import Experiment
+from rofl.core.rng import derive
+from rofl.data.federated import FederatedDataset
+from rofl.errors import UserError
+from rofl.federation.flower_engine import FlowerEngine
+from rofl.federation.negotiate import negotiate
+from rofl.federation.protocol import RoundRequest
+from rofl.federation.round_driver import RoundDriver
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.server_session import open_server
+from rofl.federation.site_records import SiteInfo, SiteReport
+from rofl.federation.site_registry import SiteRegistry
+from rofl.methods.base import ServerState
+from rofl.simulation.client import NetworkSpec
+from rofl.simulation.engine import Simulation
+from rofl.simulation.rounds import RoundResult
+from rofl.training.inputs import accuracy, load_inputs
+from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.records import RoundRecord, SiteRecord
+from rofl.training.run import Run, start_simulation
+from rofl.training.run_dir import RunDir
+
+_FLOWER = "flower"  # the folder of Flower's logs; a start that failed leaves it behind
+
+
+def _ignore(_: object) -> None:
+    """The default of callbacks."""
+
+
+@dataclass(frozen=True)
+class ServeCallbacks:
+    """What to call while a coordinator runs.
+
+    Attributes:
+        on_message: Called with sentences for people.
+        on_start: Called with the experiment, once all sites are connected.
+        listener: Called after every round.
+    """
+
+    on_message: Callable[[str], None] = _ignore
+    on_start: Callable[[Experiment], None] = _ignore
+    listener: Listener | None = None
+
+
+def serve(
+    folder: Path,
+    config: ServerConfig,
+    experiment: Experiment | None = None,
+    *,
+    callbacks: ServeCallbacks | None = None,
+    data_dir: Path | None = None,
+) -> Run:
+    """Coordinate a new run with sites, from its first to its last round.
+
+    Args:
+        folder: The run folder, which must be new or empty.
+        config: Where sites connect, and how long to wait for them.
+        experiment: What to run. None where the sites bring their own data: the settings then follow from what they say
+            about it, and `config.settings` changes them.
+        callbacks: What to call on the way.
+        data_dir: Where data sets lie; $ROFL_DATA where None.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: If the folder is in use, the address is refused, or too few sites connect.
+        Interrupted: On Ctrl-C; every finished round is on disk.
+    """
+    if folder.exists() and (not folder.is_dir() or {each.name for each in folder.iterdir()} - {_FLOWER}):
+        raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out, or --resume")
+    return _coordinate(RunDir(folder), config, experiment, callbacks or ServeCallbacks(), data_dir)
+
+
+def resume_serve(
+    folder: Path,
+    config: ServerConfig | None = None,
+    *,
+    callbacks: ServeCallbacks | None = None,
+    data_dir: Path | None = None,
+) -> Run:
+    """Go on with a run of `serve` from its newest checkpoint; the sites connect again by themselves.
+
+    Args:
+        folder: The run folder.
+        config: Where sites connect; as it was where None.
+        callbacks: What to call on the way.
+        data_dir: Where data sets lie; $ROFL_DATA where None.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UserError: If the folder is not one of `rofl serve`, the run is finished, or too few sites connect.
+        Interrupted: On Ctrl-C; every finished round is on disk.
+    """
+    run_dir, config = RunDir(folder), config or ServerConfig.read(folder)
+    if run_dir.is_finished():
+        raise UserError(f"The run in {folder} is finished.", f"rofl report {folder}")
+    experiment = run_dir.read_experiment() if run_dir.exists() else None  # None: it ended before all sites came
+    return _coordinate(run_dir, config, experiment, callbacks or ServeCallbacks(), data_dir)
+
+
+def _coordinate(
+    run_dir: RunDir,
+    config: ServerConfig,
+    experiment: Experiment | None,
+    callbacks: ServeCallbacks,
+    data_dir: Path | None,
+) -> Run:
+    with open_server(run_dir.path / _FLOWER, config, callbacks.on_message) as registry:
+        config.write(run_dir.path)
+        if experiment is not None:
+            run_dir.write_experiment(experiment)
+        settings = experiment.toml() if experiment is not None else ""
+        sites = registry.wait_for_sites(RoundRequest(settings), config.wait)
+        agreed = experiment if experiment is not None else negotiate(sites, config.settings)
+        if agreed.clients != config.clients:
+            raise UserError(f"The settings are for {agreed.clients} clients, and {config.clients} sites are asked for.")
+        if experiment is None:
+            callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
+            run_dir.write_experiment(agreed)
+        callbacks.on_start(agreed)
+        return _train(run_dir, agreed, registry, config, callbacks, data_dir)
+
+
+def _train(
+    run_dir: RunDir,
+    experiment: Experiment,
+    registry: SiteRegistry,
+    config: ServerConfig,
+    callbacks: ServeCallbacks,
+    data_dir: Path | None,
+) -> Run:
+    """Run the rounds that are left, collect the sites' reports, and write the summary."""
+    with ExitStack() as stack:
+        if experiment.data.at_sites:
+            federated, network = None, _network_spec(experiment)
+        else:
+            federated, network = load_inputs(experiment, data_dir)
+        start = load_or_init(run_dir, experiment, network)
+        driver = RoundDriver(
+            registry,
+            experiment.build_method(),
+            experiment.cohort,
+            experiment.seed,
+            experiment.toml(),
+            config.wait,
+            dict(start.states),
+        )
+        engine = FlowerEngine(driver, config.timeout)
+        test = None
+        if federated is not None:
+            simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
+            test = stack.enter_context(simulation), federated
+        server_state, history = train(run_dir, experiment, start, _ServerEngine(engine, test), callbacks.listener)
+        callbacks.on_message("All rounds are done; the sites judge their labels.")
+        shared = json.dumps([_without_sites(record) for record in history])
+        reports = engine.finish(server_state, experiment.rounds, shared, network.classes)
+    sites = [registry.sites[client] for client in range(registry.clients)]
+    note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports)
+    noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
+    metrics = AuditMetrics(
+        detection=None,
+        audit=None,
+        estimated=estimate_noise(sites, reports),
+        classes=list(federated.images.classes if federated else experiment.data.classes),
+        shape=list(network.shape),
+    )
+    site_records = {
+        site.name: SiteRecord(samples=site.samples, flagged=reports[site.client].flagged)
+        for site in sites
+        if site.client in reports
+    }
+    summary = training_summary(experiment, history, server_state, noise_ratio, note).with_audit(metrics)
+    summary = summary.model_copy(update={"sites": site_records})
+    run_dir.write_summary(summary)
+    return Run(run_dir.path, experiment, summary, history)
+
+
+@dataclass(frozen=True)
+class _ServerEngine:
+    """The sites as the engine of the training loop.
+
+    Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
+    that the sites hold out.
+    """
+
+    engine: FlowerEngine
+    test: tuple[Simulation, FederatedDataset] | None
+
+    @property
+    def state_rounds(self) -> Mapping[int, int]:
+        return self.engine.state_rounds
+
+    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+        return self.engine.rounds(server_state, first, last)
+
+    def accuracy(self, server_state: ServerState, index: int) -> float | None:
+        if self.test is None:
+            return self.engine.accuracy(server_state, index)
+        simulation, federated = self.test
+        labels = federated.images.test_labels
+        return accuracy(simulation.predict(server_state, "test", len(labels))[0], labels)
+
+    def overlap_evaluation(self) -> bool:
+        return False
+
+    def on_checkpoint(self) -> None:
+        """Do nothing: each site keeps its client states itself."""
+
+
+def _network_spec(experiment: Experiment) -> NetworkSpec:
+    """Return the network for data that only the sites have."""
+    data, model = experiment.data, experiment.model
+    shape = (data.channels, data.side, data.side)
+    return NetworkSpec(model.name, shape, len(data.classes), model.width, derive(experiment.seed, "network"))
+
+
+def _without_sites(record: RoundRecord) -> dict[str, Any]:
+    """Return a round's record as JSON, without who took part: sites are not told about each other."""
+    return record.model_copy(update={"cohort": [], "dropped": {}}).model_dump()
+
+
+def estimate_noise(sites: list[SiteInfo], reports: Mapping[int, SiteReport]) -> NoiseEstimate:
+    """Return the label noise as the sites' audits see it, from their counts.
+
+    Args:
+        sites: All sites, in the order of their numbers.
+        reports: The reports of those that came to the end, by client.
+
+    Returns:
+        The share of suspected labels, of all sites and of each; and Q[i][j], the estimated probability that a sample
+        of class i is labelled j.
+    """
+    flagged = sum(report.flagged for report in reports.values())
+    samples = sum(report.samples for report in reports.values())
+    clients = {sites[client].name: round(each.flagged / max(each.samples, 1), 6) for client, each in reports.items()}
+    tables = [report.transition for report in reports.values()]
+    matrix = transition(torch.stack(tables).sum(dim=0)).tolist() if tables else []
+    return NoiseEstimate(
+        ratio=flagged / samples if samples else 0.0,
+        clients=clients,
+        transition=[[round(share, 6) for share in row] for row in matrix],
+    )

@@ -1,0 +1,98 @@
+"""The settings of a coordinator: where sites connect, and how long it waits for them."""
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import tomli_w
+
+from rofl.config.overrides import read_toml
+from rofl.core.spec import Settings
+from rofl.data import atomic
+from rofl.errors import UserError
+from rofl.federation.credentials import ServerCredentials
+
+DEFAULT_PORT = 9443
+_FILE = "serve.toml"  # in the run folder
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Where and how sites connect to the coordinator, and how long it waits for them.
+
+    The field names are those of `serve.toml`, which rofl 0.1 wrote, too.
+
+    Attributes:
+        address: Host and port to listen on.
+        clients: How many sites there are.
+        credentials: The folder `server` that `rofl serve --init` wrote; "" for none, on this machine only.
+        wait: Seconds to wait for the sites to connect.
+        timeout: Seconds that a site may take for its part of a round.
+        settings: Changes to the experiment, by dotted keys, where its other settings follow from the sites' data.
+    """
+
+    address: str
+    clients: int
+    credentials: str = ""
+    wait: float = 600.0
+    timeout: float = 3600.0
+    settings: Settings = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, credentials: Path | None, clients: int = 0) -> "ServerConfig":
+        """Return the default settings.
+
+        Args:
+            credentials: The folder `server` of `rofl serve --init`; None listens on this machine only, without TLS.
+            clients: How many sites there are; with credentials, 0 means all that have some.
+
+        Raises:
+            UserError: If there are credentials for fewer sites.
+        """
+        if credentials is None:
+            return cls(f"127.0.0.1:{DEFAULT_PORT}", clients)
+        known = len(ServerCredentials.read(credentials).sites)
+        if clients > known:
+            problem = f"There are credentials for {known} sites, not for {clients}."
+            raise UserError(problem, "rofl serve --init DIR --site NAME")
+        return cls(f"0.0.0.0:{DEFAULT_PORT}", clients or known, str(credentials.absolute()))
+
+    def updated(
+        self,
+        address: str = "",
+        credentials: Path | None = None,
+        wait: float | None = None,
+        timeout: float | None = None,
+    ) -> "ServerConfig":
+        """Return a copy with what is given instead of what it has.
+
+        Args:
+            address: Host and port to listen on; "" keeps it.
+            credentials: The folder `server` of `rofl serve --init`; None keeps it.
+            wait: Seconds to wait for the sites; None keeps it.
+            timeout: Seconds for a site's part of a round; None keeps it.
+        """
+        return replace(
+            self,
+            address=address or self.address,
+            credentials=str(credentials.absolute()) if credentials else self.credentials,
+            wait=self.wait if wait is None else wait,
+            timeout=self.timeout if timeout is None else timeout,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write it to a run folder, for a resume."""
+        atomic.atomic_write(folder / _FILE, tomli_w.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, folder: Path) -> "ServerConfig":
+        """Return the settings with which the coordinator of a run folder was started.
+
+        Raises:
+            UserError: If the folder is not one of `rofl serve`, or the file is damaged.
+        """
+        if not (folder / _FILE).is_file():
+            raise UserError(f"{folder} is no folder of rofl serve: it has no {_FILE}.", "rofl resume, for a local run")
+        try:
+            return cls(**read_toml(folder / _FILE))
+        except TypeError as error:
+            raise UserError(f"{folder / _FILE} is damaged ({error}).", "a new run") from error

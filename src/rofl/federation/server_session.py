@@ -1,0 +1,62 @@
+"""The processes of a coordinator: a SuperLink on this machine, the gateway that sites reach, and a Flower run."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rofl.federation.credentials import ServerCredentials
+from rofl.federation.flower_internal.control import Control
+from rofl.federation.flower_internal.processes import free_port, new_secret, start_superlink
+from rofl.federation.flower_internal.runtime import TaskClient, server_grid
+from rofl.federation.gateway import Gateway
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.site_registry import SiteRegistry
+
+_HOLD = 15.0  # seconds that a site's poll for work is held; after an empty response Flower sleeps for 3
+_MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
+
+
+@contextmanager
+def open_server(home: Path, config: ServerConfig, on_message: Callable[[str], None]) -> Iterator[SiteRegistry]:
+    """Start SuperLink, gateway and a Flower run, and yield the registry of sites; all of it ends with the block.
+
+    Args:
+        home: A folder for logs and Flower's own files.
+        config: Where and how sites connect.
+        on_message: Called with sentences for people.
+    """
+    credentials = ServerCredentials.read(Path(config.credentials)) if config.credentials else None
+    home.mkdir(parents=True, exist_ok=True)
+    port, secret = free_port(), new_secret(home)
+    ca = credentials.ca.read_bytes() if credentials else None
+    tls = (credentials.ca, credentials.certificate, credentials.key) if credentials else None
+    superlink_address = f"127.0.0.1:{port}"
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, home / "flwr", ignore_errors=True)
+        stack.callback(secret.unlink, missing_ok=True)
+        # The gateway comes first, since its address may be refused. Sites get 503 from it until the SuperLink is ready.
+        gateway = stack.enter_context(
+            Gateway(
+                config.address,
+                superlink_address,
+                tls and tls[1:],
+                credentials.ca if credentials else None,
+                _HOLD,
+                _MAX_REQUEST,
+            )
+        )
+        superlink = stack.enter_context(start_superlink(home, port, secret, tls))
+        superlink.wait_for(port)
+        control = Control(superlink_address, ca)
+        stack.callback(control.close)
+        sites = credentials.sites[: config.clients] if credentials else ()
+        keys = {key: client for client, (_, key) in enumerate(sites)}
+        for key in keys:
+            control.register(key)
+        control.start_run()
+        tasks = TaskClient(superlink_address, secret.read_bytes(), ca)
+        stack.callback(tasks.close)
+        grid = stack.enter_context(server_grid(tasks))
+        on_message(f"Waiting for {config.clients} sites at port {gateway.port}.")
+        yield SiteRegistry(grid, config.clients, keys if credentials else None, on_message)

@@ -1,0 +1,166 @@
+"""What a site tells the coordinator about itself: a greeting, test counts, and counts of suspects at the end.
+
+Each record is written and read here only. What arrives is checked for types, ranges and lengths; a record that fails
+raises an error with one sentence, and the coordinator goes on without that site.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from flwr.app import ConfigRecord, RecordDict
+
+from rofl.federation.protocol import PROTOCOL, check_protocol, get_sums, is_int, put_sums
+from rofl.federation.tensor_records import get_tensors, put_tensors
+
+_GREETING = "site"  # the record's name, as in 0.1
+_MAX_NAME = 100  # characters
+_MAX_CLASSES, _MAX_CLASS_NAME = 10_000, 255
+_MAX_SIDE = 1024  # pixels
+_MAX_COUNT = 2**53  # samples; larger numbers are not exact as float64, which is how sums travel
+
+
+@dataclass(frozen=True)
+class SiteInfo:
+    """The greeting: who a site is, and what data it has.
+
+    Attributes:
+        client: Its number among all sites, counted from 0.
+        name: Its name, for people.
+        samples: How many samples it trains with.
+        side: Pixels of its square images; None where the settings name the data set.
+        channels: 1 for grey images, 3 for colours; None where the settings name the data set.
+        classes: The names of its classes; empty where the settings name the data set.
+    """
+
+    client: int
+    name: str
+    samples: int
+    side: int | None = None
+    channels: int | None = None
+    classes: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, int | str | list[str]]:
+        """Return what travels, by name; `rofl join --dry-run` lists it."""
+        fields: dict[str, int | str | list[str]] = {
+            "client": self.client,
+            "name": self.name,
+            "samples": self.samples,
+            "protocol": PROTOCOL,
+        }
+        if self.side is not None and self.channels is not None:
+            fields |= {"side": self.side, "channels": self.channels, "classes": list(self.classes)}
+        return fields
+
+    def encode(self) -> RecordDict:
+        """Return the greeting as a message."""
+        return RecordDict({_GREETING: ConfigRecord(dict(self.fields()))})
+
+    @classmethod
+    def decode(cls, content: RecordDict) -> "SiteInfo":
+        """Return the greeting of a message.
+
+        Raises:
+            ProtocolError: If the site uses another version of the protocol.
+            ValueError: If a field is missing, or has a wrong type, range or length.
+        """
+        record = content.get(_GREETING)
+        if not isinstance(record, ConfigRecord):
+            raise ValueError("A site's greeting has no record 'site'.")
+        name = record.get("name")
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+            raise ValueError(f"A site's greeting has no name of 1 to {_MAX_NAME} printable characters.")
+        check_protocol(record.get("protocol"), name, "the coordinator")
+        client, samples = record.get("client"), record.get("samples")
+        if not is_int(client) or client < 0:
+            raise ValueError(f"{name} sends no number of its own, counted from 0.")
+        if not is_int(samples) or not 0 <= samples < _MAX_COUNT:
+            raise ValueError(f"{name} sends no number of samples.")
+        if samples == 0:
+            raise ValueError(f"{name} has no sample to train with.")
+        if not {"side", "channels", "classes"} & set(record):
+            return cls(client, name, samples)
+        side, channels, classes = record.get("side"), record.get("channels"), record.get("classes")
+        if not is_int(side) or not 1 <= side <= _MAX_SIDE or not is_int(channels) or channels not in (1, 3):
+            raise ValueError(f"{name} sends no image size that can be used.")
+        if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
+            raise ValueError(f"{name} sends no list of 1 to {_MAX_CLASSES} classes.")
+        names = tuple(each for each in classes if isinstance(each, str) and 0 < len(each) <= _MAX_CLASS_NAME)
+        if len(names) != len(classes) or len(set(names)) != len(names):
+            raise ValueError(f"{name} sends a class that has no name of its own.")
+        return cls(client, name, samples, side, channels, names)
+
+
+@dataclass(frozen=True)
+class SiteEvaluation:
+    """How many of a site's held-out samples the model classifies as they are labelled."""
+
+    right: int
+    tested: int
+
+    def encode(self) -> RecordDict:
+        """Return the counts as a message."""
+        return put_sums(RecordDict(), {"right": self.right, "tested": self.tested})
+
+    @classmethod
+    def decode(cls, content: RecordDict) -> "SiteEvaluation":
+        """Return the counts of a message; a ValueError says what is wrong with them."""
+        sums = get_sums(content)
+        right, tested = _count(sums, "right"), _count(sums, "tested")
+        if right > tested:
+            raise ValueError(f"it counts {right} right answers of {tested}")
+        return cls(right, tested)
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """The farewell: what a site found in its own labels after the last round, as counts.
+
+    Attributes:
+        samples: How many samples it has.
+        flagged: How many of their labels are suspected to be wrong.
+        transition: Counts by (suggested class, given class), (K, K) int64; they add up to `samples`.
+    """
+
+    samples: int
+    flagged: int
+    transition: torch.Tensor
+
+    def encode(self) -> RecordDict:
+        """Return the counts as a message."""
+        content = put_sums(RecordDict(), {"samples": self.samples, "flagged": self.flagged})
+        return put_tensors(content, tables={"transition": self.transition})
+
+    @classmethod
+    def decode(cls, content: RecordDict, classes: int) -> "SiteReport":
+        """Return the counts of a message for a model of K = `classes`; a ValueError says what is wrong with them."""
+        sums = get_sums(content)
+        samples, flagged = _count(sums, "samples"), _count(sums, "flagged")
+        if flagged > samples:
+            raise ValueError(f"it suspects {flagged} of {samples} labels")
+        (tables,) = get_tensors(content, "tables")
+        table = tables.get("transition")
+        if table is None or table.dtype != torch.int64 or table.shape != (classes, classes):
+            raise ValueError(f"it has no table of counts of {classes} classes")
+        if bool((table < 0).any()) or int(table.sum()) != samples:
+            raise ValueError(f"its table does not count {samples} samples")
+        return cls(samples, flagged, table)
+
+
+def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:
+    """Return the accuracy on all sites' held-out samples, in per cent; None where there is no sample.
+
+    >>> pooled_accuracy([SiteEvaluation(1, 2), SiteEvaluation(8, 8)])
+    90.0
+    """
+    counts = list(evaluations)
+    tested = sum(each.tested for each in counts)
+    return 100 * sum(each.right for each in counts) / tested if tested else None
+
+
+def _count(sums: dict[str, float], name: str) -> int:
+    value = sums.get(name, -1.0)
+    if not math.isfinite(value) or not value.is_integer() or not 0 <= value < _MAX_COUNT:
+        raise ValueError(f"its {name} cannot be counted")
+    return int(value)

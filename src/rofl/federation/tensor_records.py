@@ -1,0 +1,82 @@
+"""Named tensors as Flower records: one vector per number type, and a layout that says where each tensor lies in it.
+
+Flower sends every array in several requests of its own, at a few milliseconds each, so a model of a hundred tensors
+would take a hundred times longer than one vector of the same size. One vector is also what secure aggregation adds up.
+"""
+
+import json
+import math
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from rofl.core.tensors import Tensors, to_bf16
+
+_FLOAT32, _BFLOAT16 = "float32", "bfloat16"
+
+
+def put_tensors(content: RecordDict, bf16: bool = False, **groups: Tensors) -> RecordDict:
+    """Add groups of named tensors to a message.
+
+    Args:
+        content: The message; it gets the records `arrays`, with one vector per number type, and `layout`.
+        bf16: Send float32 tensors as bfloat16, which halves their bytes.
+        **groups: Named tensors by the name of their group, for example `model=...` and `aux=...`.
+
+    Returns:
+        The same message.
+    """
+    layout, vectors = [], dict[str, list[np.ndarray]]()
+    for group, tensors in groups.items():
+        for name, value in (to_bf16(tensors) if bf16 else tensors).items():
+            dtype, flat = str(value.dtype).removeprefix("torch."), value.detach().reshape(-1)
+            layout.append((group, name, dtype, list(value.shape)))
+            bits = flat.view(torch.uint16) if dtype == _BFLOAT16 else flat  # numpy has no bfloat16
+            vectors.setdefault(dtype, []).append(bits.numpy())
+    content["arrays"] = ArrayRecord({dtype: Array(np.concatenate(parts)) for dtype, parts in vectors.items()})
+    content["layout"] = ConfigRecord({"groups": json.dumps(list(groups)), "tensors": json.dumps(layout)})
+    return content
+
+
+def get_tensors(content: RecordDict, *groups: str, bf16: bool = False) -> list[Tensors]:
+    """Return the groups of tensors that `put_tensors` wrote, with bfloat16 as float32.
+
+    Args:
+        content: The message.
+        *groups: The names of the groups that it must have, in this order, and no others.
+        bf16: Whether its floating-point numbers must be bfloat16; otherwise bfloat16 is refused.
+
+    Raises:
+        ValueError: If the message holds anything else. The text fits after "it was refused: ".
+    """
+    arrays, layout = content.get("arrays"), content.get("layout")
+    if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
+        raise ValueError("it has no arrays, or does not say how they lie")
+    try:
+        return _split_vectors(arrays, layout, groups, bf16)
+    except Exception as error:  # numpy, json and torch raise errors of many types on bytes from elsewhere
+        raise ValueError(f"its arrays cannot be read ({error})") from error
+
+
+def _split_vectors(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...], bf16: bool) -> list[Tensors]:
+    """Cut the vectors into tensors as the layout says; every number must belong to exactly one tensor."""
+    if json.loads(str(layout["groups"])) != list(groups):
+        raise ValueError("others than asked for")
+    vectors = {dtype: _read_vector(dtype, array, bf16) for dtype, array in arrays.items()}
+    tensors: dict[str, Tensors] = {group: {} for group in groups}
+    offsets = dict.fromkeys(vectors, 0)
+    for group, name, dtype, shape in json.loads(str(layout["tensors"])):
+        start, size = offsets[dtype], math.prod(shape)
+        tensors[group][name] = vectors[dtype][start : start + size].reshape(shape)
+        offsets[dtype] = start + size
+    if any(offsets[dtype] != vector.numel() for dtype, vector in vectors.items()):
+        raise ValueError("they do not lie as it says")
+    return list(tensors.values())
+
+
+def _read_vector(dtype: str, array: Array, bf16: bool) -> torch.Tensor:
+    if dtype == (_FLOAT32 if bf16 else _BFLOAT16):
+        raise ValueError(f"{dtype}, where the settings ask for {_BFLOAT16 if bf16 else _FLOAT32}")
+    vector = torch.from_numpy(np.array(array.numpy()))
+    return vector.view(torch.bfloat16).float() if dtype == _BFLOAT16 else vector
