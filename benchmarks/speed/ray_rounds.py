@@ -7,7 +7,7 @@ user would not want to load for every message either, are kept by each of Ray's 
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -17,11 +17,10 @@ from flwr.simulation import run_simulation
 
 from benchmarks.speed.random_clients import METHOD, SAMPLES, SEED, WORKERS, samples, simulation, task
 from rofl.core.tensors import Tensors, digest
-from rofl.federation import MethodStrategy, make_client_app
+from rofl.federation import MethodStrategy, SiteInfo, make_client_app
 from rofl.federation.protocol import RoundRequest
 from rofl.methods.base import ServerState, Update
-from rofl.simulation.engine import parse_update
-from rofl.simulation.executor import ClientExecutor, flatten_state, train_job
+from rofl.simulation.executor import ClientExecutor, flatten_state
 from rofl.simulation.rounds import RoundResult
 
 
@@ -41,12 +40,7 @@ class RandomSeat:
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
         """One round."""
         self.bench.broadcast = flatten_state(server_state)
-        update, state, problem = parse_update(
-            self.bench.do(train_job(index, self.client, state)), METHOD.zero_update(server_state)
-        )
-        if problem:
-            raise RuntimeError(problem)
-        return update, state
+        return self.bench.train(index, self.client, state)
 
 
 class RandomHost:
@@ -55,13 +49,13 @@ class RandomHost:
     def __init__(self, width: float, clients: int) -> None:
         self.width, self.clients = width, clients
 
-    def describe(self, order: RoundRequest, context: Context) -> Mapping[str, int | float | str]:
+    def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
         """Its number and size."""
         client = int(context.node_config["partition-id"])
-        return {"client": client, "name": f"client {client}", "samples": SAMPLES}
+        return SiteInfo(client, f"client {client}", SAMPLES)
 
-    def seat(self, order: RoundRequest, context: Context) -> RandomSeat:
-        """The client's place at the bench of this process."""
+    def client(self, request: RoundRequest, context: Context) -> RandomSeat:
+        """The client, with the executor of this process."""
         return RandomSeat(int(context.node_config["partition-id"]), bench(self.width, self.clients))
 
 
@@ -99,7 +93,7 @@ def main() -> None:
             with simulation(width, clients, int(cohort)) as ours:
                 strategy.take_turns(ours.rounds(begun, 1, count))
                 strategy.start(grid, ArrayRecord({}), num_rounds=count)
-            sides = {"theirs": strategy.reports, "ours": strategy.our_reports}
+            sides = {"theirs": strategy.results, "ours": strategy.our_reports}
             found["cohorts"].append({side: told(reports) for side, reports in sides.items()})
             found.setdefault("start", strategy.first - started)
 

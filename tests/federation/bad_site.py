@@ -15,6 +15,7 @@ from rofl.cli import main
 from rofl.core.tensors import Tensors
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_records import SiteInfo
 from rofl.methods.base import ServerState, Update
 
 
@@ -55,7 +56,7 @@ def spoil(how: str) -> None:
 
     SiteClient.train = spoilt  # type: ignore[method-assign]
     if kind == "empty":
-        PartitionedData.describe = lambda self, order, context: {"client": 0, "name": self.name, "samples": 0}  # type: ignore
+        PartitionedData.describe = lambda self, request, context: SiteInfo(0, self.name, 0)  # type: ignore
 
 
 if __name__ == "__main__":

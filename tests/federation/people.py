@@ -21,7 +21,8 @@ class Person:
     def __init__(self, name: str, place: Path, *arguments: str, bad: str = "") -> None:
         self.log = place / f"{name}.log"
         start = ["-m", "tests.federation.bad_site", bad] if bad else ["-m", "rofl"]
-        quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *start, *arguments],
@@ -83,7 +84,7 @@ class People:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and _where(entry) == str(self.place):
                 command = (entry / "cmdline").read_bytes().decode(errors="replace")
-                if all(word in command for word in words) and "keeper.py" not in command:
+                if all(word in command for word in words) and "supervisor.py" not in command:
                     os.kill(int(entry.name), signal.SIGKILL)
                     return
         raise AssertionError(f"there is no {words}")

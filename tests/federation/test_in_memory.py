@@ -17,15 +17,18 @@ import rofl
 from rofl.config.schema import Experiment
 from rofl.core.tensors import Tensors, digest
 from rofl.errors import UserError
-from rofl.federation import FlowerEngine, InMemoryGrid, MethodStrategy, Timeouts, make_client_app
-from rofl.federation.protocol import RoundRequest, get_tensors
+from rofl.federation import FlowerEngine, MethodStrategy, make_client_app
+from rofl.federation.protocol import RoundRequest
+from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.tensor_records import get_tensors
 from rofl.methods import METHODS
 from rofl.methods.base import ServerState, Update
 from rofl.training.inputs import load_inputs
 from rofl.training.run_dir import RunDir
+from tests.federation.in_memory_grid import InMemoryGrid
 
 CLIENTS, ROUNDS = 3, 3
 
@@ -41,17 +44,18 @@ def begin(chosen: Experiment) -> ServerState:
     return chosen.build_method().init(load_inputs(chosen, None)[1].build())
 
 
-def grid_of(clients: int = CLIENTS, host: PartitionedData | None = None) -> InMemoryGrid:
+def grid_of(clients: int = CLIENTS, data: PartitionedData | None = None) -> InMemoryGrid:
     return InMemoryGrid(
-        make_client_app(host or PartitionedData()), [{"partition-id": client} for client in range(clients)]
+        make_client_app(data or PartitionedData()), [{"partition-id": client} for client in range(clients)]
     )
 
 
-def federation_of(chosen: Experiment, grid: InMemoryGrid, kept: dict[int, int] | None = None) -> FlowerEngine:
-    roll = SiteRegistry(grid, chosen.clients)
-    roll.gather(RoundRequest(chosen.toml()), 5)
-    method = chosen.build_method()
-    return FlowerEngine(roll, method, chosen.cohort, chosen.seed, chosen.toml(), Timeouts(), dict(kept or {}))
+def federation_of(chosen: Experiment, grid: InMemoryGrid, state_rounds: dict[int, int] | None = None) -> FlowerEngine:
+    registry = SiteRegistry(grid, chosen.clients)
+    registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
+    method, settings = chosen.build_method(), chosen.toml()
+    driver = RoundDriver(registry, method, chosen.cohort, chosen.seed, settings, state_rounds=dict(state_rounds or {}))
+    return FlowerEngine(driver)
 
 
 def last(federation: FlowerEngine, server_state: ServerState, first: int = 1, until: int = ROUNDS) -> ServerState:
@@ -66,7 +70,7 @@ def test_every_method_gives_the_digest_of_a_local_run(method: str, tmp_path: Pat
     chosen = experiment(method)
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary
     server_state = last(federation_of(chosen, grid_of()), begin(chosen))
-    assert digest(server_state.model, server_state.aux) == local["digest"]
+    assert digest(server_state.model, server_state.aux) == local.digest
 
 
 def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
@@ -76,17 +80,18 @@ def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
         chosen.build_method(), begin(chosen), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
     )
     result = strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
-    assert digest(strategy.server_state.model, strategy.server_state.aux) == local["digest"]
-    assert result.evaluate_metrics_clientapp[ROUNDS]["accuracy"] == pytest.approx(local["final_accuracy"])
+    assert digest(strategy.server_state.model, strategy.server_state.aux) == local.digest
+    assert result.evaluate_metrics_clientapp[ROUNDS]["accuracy"] == pytest.approx(local.final_accuracy)
 
 
 def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_model(tmp_path: Path) -> None:
     chosen = experiment(transport="half", method__tau="auto")
     local = rofl.run(chosen, tmp_path / "run", workers=0)
-    federation = federation_of(chosen, grid_of(host=PartitionedData(out=tmp_path / "site")))
+    federation = federation_of(chosen, grid_of(data=PartitionedData(out=tmp_path / "site")))
     server_state = last(federation, begin(chosen))
     assert digest(server_state.model, server_state.aux) == local.summary.digest
-    federation.finish(server_state, ROUNDS, json.dumps(local.history))
+    reports = federation.finish(server_state, ROUNDS, json.dumps([record.model_dump() for record in local.history]), classes=10)
+    assert sorted(reports) == list(range(CLIENTS))
     assert RunDir(tmp_path / "site").read_summary().digest == local.summary.digest
     strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
     strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
@@ -99,11 +104,11 @@ def test_a_round_that_is_asked_for_again_starts_from_the_same_client_state(tmp_p
     grid = grid_of()
     federation = federation_of(chosen, grid)
     before = last(federation, begin(chosen), 1, 2)
-    kept = dict(federation.kept)
+    state_rounds = dict(federation.state_rounds)
     lost = last(federation, before, 3, 3)
-    again = last(federation_of(chosen, grid, kept), before, 3, 3)
+    again = last(federation_of(chosen, grid, state_rounds), before, 3, 3)
     assert digest(again.model, again.aux) == digest(lost.model, lost.aux)
-    forgetful = last(federation_of(chosen, grid_of(), kept), before, 3, 3)
+    forgetful = last(federation_of(chosen, grid_of(), state_rounds), before, 3, 3)
     assert digest(forgetful.model) != digest(lost.model)  # so that the state matters at all
 
 
@@ -151,17 +156,17 @@ def test_an_answer_that_cannot_be_used_is_left_out_with_the_reason(name: str, mo
     (report,) = federation.rounds(begin(chosen), 1, 1)
     assert list(report.dropped) == [1]
     assert REASONS[name] in report.dropped[1]
-    assert federation.kept == {0: 1, 2: 1}
+    assert federation.state_rounds == {0: 1, 2: 1}
     assert all(bool(value.isfinite().all()) for value in report.server_state.model.values())
 
 
 def test_a_message_that_is_none_of_ours_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from rofl.federation import client_app
 
-    pack = client_app.encode_update
+    encode = client_app.encode_update
 
-    def strange(update: Update, half: bool) -> RecordDict:
-        content = pack(update, half)
+    def strange(update: Update, bf16: bool) -> RecordDict:
+        content = encode(update, bf16)
         content["sums"] = ConfigRecord({"weight": 1.0})
         return content
 
@@ -177,7 +182,7 @@ def test_sites_that_say_the_same_number_or_none_there_is_are_refused() -> None:
     app = make_client_app(PartitionedData())
     grid = InMemoryGrid(app, [{"partition-id": 0}, {"partition-id": 7}, {"partition-id": 2}])
     with pytest.raises(UserError, match=r"Only 2 of 3 sites came within 0.1 s. .*There is no client 7"):
-        SiteRegistry(grid, CLIENTS).gather(RoundRequest(chosen.toml()), 0.1)
+        SiteRegistry(grid, CLIENTS).wait_for_sites(RoundRequest(chosen.toml()), 0.1)
 
 
 def test_an_update_is_what_the_method_asks_for_and_a_few_numbers() -> None:

@@ -1,6 +1,5 @@
 """What sites agree on, what would leave one, settings that reach for its files, and wrong arguments; no network."""
 
-import json
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -18,18 +17,18 @@ from rofl.data import user
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, make_credentials
 from rofl.federation.flower_internal.processes import free_port
+from rofl.federation.join import SiteConfig, preview
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
-from rofl.federation.site import Site
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_registry import SiteInfo
+from rofl.federation.site_records import SiteInfo
 from rofl.training.lock import exclusive
 from tests.data.user import places
 from tests.flow.called import Done, rofl
 
 
 def site(client: int = 0, **facts: Any) -> SiteInfo:
-    return SiteInfo(client, f"site {client}", 40, {"side": 8, "channels": 1, "classes": ["a", "b"], **facts})
+    return SiteInfo(client, f"site {client}", 40, **{"side": 8, "channels": 1, "classes": ("a", "b"), **facts})
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_classes_that_any_site_has_in_the_order_of_people() -> None:
-    agreed = negotiate([site(0, classes=["grade 10", "grade 2"]), site(1, classes=["none", "grade 2"])], {})
+    agreed = negotiate([site(0, classes=("grade 10", "grade 2")), site(1, classes=("none", "grade 2"))], {})
     assert agreed.data.classes == ("grade 2", "grade 10", "none")
     assert agreed.data.at_sites
     assert (agreed.clients, agreed.cohort, agreed.noise.ratio) == (2, 2, 0.0)
@@ -60,40 +59,32 @@ def test_what_the_coordinator_sets_counts_more() -> None:
     assert (agreed.rounds, agreed.data.side, agreed.method["name"], agreed.seed) == (3, 12, "plain", 5)
 
 
-@pytest.mark.parametrize("missing", ["classes", "side", "channels"])
-def test_a_site_that_does_not_say_what_it_has_is_named(missing: str) -> None:
-    silent = site(1)
-    silent = SiteInfo(1, "south", 40, {name: value for name, value in silent.facts.items() if name != missing})
-    with pytest.raises(UserError, match=f"^south does not say which {missing} its data has"):
-        negotiate([site(0), silent], {})
+@pytest.mark.parametrize("missing", [{"classes": ()}, {"side": None}, {"channels": None}])
+def test_a_site_that_does_not_say_what_it_has_is_named(missing: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"^site 1 does not say which images and classes it has"):
+        negotiate([site(0), site(1, **missing)], {})
 
 
 def test_the_settings_fit_the_sites_again_when_they_come_as_text() -> None:
     from rofl.config.schema import experiment_from_toml
 
-    agreed = negotiate([site(0), site(1, classes=["c"])], {"rounds": 3})
+    agreed = negotiate([site(0), site(1, classes=("c",))], {"rounds": 3})
     assert experiment_from_toml(agreed.toml()) == agreed
 
 
-def member(scans: Path, **others: Any) -> Site:
-    arguments = {"credentials": None, "client": 1, "name": "south", "test": None, "out": None, "data_dir": None}
-    return Site.of(**{**arguments, "data": scans, **others})
-
-
 def test_what_departs_is_facts_arrays_and_sums(scans: Path) -> None:
-    said, groups, sums = member(scans).departing()
-    assert said.pop("samples") == 24  # a fifth is held out
-    assert json.loads(str(said.pop("classes"))) == list(places.CLASSES)
-    assert said == {"client": 1, "name": "south", "side": 8, "channels": 1}
-    assert set(groups) == {"model", "aux"}
-    assert set(groups["aux"]) == {"centroids", "similarity", "doubt"}
-    assert sums["weight"] == 24
-    assert all(isinstance(value, float) for value in sums.values())
+    outgoing = preview(SiteConfig(client=1, name="south", data=scans))
+    assert outgoing.info == SiteInfo(1, "south", 24, 8, 1, places.CLASSES)  # a fifth is held out
+    assert set(outgoing.info.fields()) == {"client", "name", "samples", "protocol", "side", "channels", "classes"}
+    assert set(outgoing.tensors) == {"model", "aux"}
+    assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt"}
+    assert outgoing.sums["weight"] == 24
+    assert all(isinstance(value, float) for value in outgoing.sums.values())
 
 
 def test_without_data_nothing_departs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Without data there is nothing that could leave"):
-        Site.of(None, 0, "", None, None, tmp_path / "out", None).departing()
+        preview(SiteConfig(out=tmp_path / "out"))
 
 
 def test_a_dry_run_lists_it_and_writes_nothing(scans: Path, tmp_path: Path) -> None:
@@ -112,12 +103,12 @@ def test_a_dry_run_lists_it_and_writes_nothing(scans: Path, tmp_path: Path) -> N
 def test_the_coordinator_cannot_name_files_of_a_site(scans: Path, tmp_path: Path, key: str) -> None:
     """An error about them would tell it what is in them."""
     (tmp_path / "private.csv").write_text("sample,label\nsomebody,cat\n")
-    told = {"side": 8, "channels": 1, "classes": list(places.CLASSES)}
-    chosen = negotiate([SiteInfo(0, "north", 24, told)], {key: str(tmp_path / "private.csv")})
+    described = SiteInfo(0, "north", 24, 8, 1, places.CLASSES)
+    chosen = negotiate([described], {key: str(tmp_path / "private.csv")})
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
-    for host in (LocalData(name="north", source=user.UserSource(str(scans))), PartitionedData()):
+    for data in (LocalData(name="north", source=user.UserSource(str(scans))), PartitionedData()):
         with pytest.raises(UserError, match=f"name a file of this site, by {key}"):
-            host.seat(RoundRequest(chosen.toml()), context)
+            data.client(RoundRequest(chosen.toml()), context)
 
 
 def test_two_programs_are_not_the_same_site(tmp_path: Path) -> None:

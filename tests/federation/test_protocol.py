@@ -18,15 +18,14 @@ from rofl.federation.client_app import load_state, save_state
 from rofl.federation.protocol import (
     RoundRequest,
     decode_request,
-    decode_sums,
     decode_update,
     encode_request,
-    encode_sums,
     encode_update,
-    get_tensors,
-    put_tensors,
+    put_sums,
+    readdress,
 )
 from rofl.federation.state_file import StateFile
+from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
 KINDS = (torch.float32, torch.float64, torch.int64, torch.uint8)
@@ -49,10 +48,9 @@ def tensors(draw: st.DrawFn) -> Tensors:
 
 @given(tensors(), tensors(), st.floats(allow_nan=False), st.integers(0, 2**40))
 def test_orders_and_updates_come_out_as_they_went_in(model: Tensors, aux: Tensors, weight: float, index: int) -> None:
-    order, server_state, facts = decode_request(
-        encode_request(RoundRequest("a = 1", index, 3), ServerState(model, aux), history="[]")
-    )
-    assert (order, facts) == (RoundRequest("a = 1", index, 3), {"history": "[]"})
+    sent = RoundRequest("a = 1", index, 3, "[]")
+    request, server_state = decode_request(encode_request(sent, ServerState(model, aux)))
+    assert request == sent
     assert server_state is not None
     assert digest(server_state.model, server_state.aux) == digest(model, aux)
     update = decode_update(encode_update(Update(model, weight, aux, {"samples": 5.0})))
@@ -65,9 +63,9 @@ HALF = 'transport = "half"'
 
 @given(tensors(), tensors())
 def test_half_the_bytes_bring_what_rounding_leaves(model: Tensors, aux: Tensors) -> None:
-    order = RoundRequest(HALF, 2)
-    down, up = encode_request(order, ServerState(model, aux)), encode_update(Update(model, 1.0, aux), half=True)
-    server_state, update = decode_request(down)[1], decode_update(up, half=True)
+    request = RoundRequest(HALF, 2)
+    down, up = encode_request(request, ServerState(model, aux)), encode_update(Update(model, 1.0, aux), bf16=True)
+    server_state, update = decode_request(down)[1], decode_update(up, bf16=True)
     assert server_state is not None
     for found in (server_state, update):
         assert digest(found.model, found.aux) == digest(round_bf16(model), round_bf16(aux))
@@ -76,42 +74,30 @@ def test_half_the_bytes_bring_what_rounding_leaves(model: Tensors, aux: Tensors)
         sent = content.array_records["arrays"].get("bfloat16")
         assert (sent.numpy().nbytes if sent else 0) == 2 * numbers
         assert "float32" not in content.array_records["arrays"]
-    last = decode_request(encode_request(order, ServerState(model, aux), exact=True), exact=True)[1]
+    last = decode_request(encode_request(request, ServerState(model, aux), exact=True), exact=True)[1]
     assert last is not None
     assert digest(last.model, last.aux) == digest(model, aux)
 
 
 @pytest.mark.parametrize(("asked", "other"), [("float32", "bfloat16"), ("bfloat16", "float32")])
 def test_only_the_kind_that_the_settings_ask_for_is_taken(asked: str, other: str) -> None:
-    tensors, half, wrong = {"w": torch.ones(3)}, asked == "bfloat16", f"{other}, where the settings ask for {asked}"
+    tensors, bf16, wrong = {"w": torch.ones(3)}, asked == "bfloat16", f"{other}, where the settings ask for {asked}"
     with pytest.raises(ValueError, match=wrong):
-        decode_update(encode_update(Update(tensors, 1.0), not half), half)
-    letter = encode_request(RoundRequest("" if half else HALF), ServerState(tensors))
-    letter["order"] = encode_request(RoundRequest(HALF if half else ""))["order"]
+        decode_update(encode_update(Update(tensors, 1.0), not bf16), bf16)
+    message = encode_request(RoundRequest("" if bf16 else HALF), ServerState(tensors))
     with pytest.raises(ValueError, match=wrong):
-        decode_request(letter)
+        decode_request(readdress(message, RoundRequest(HALF if bf16 else "")))
 
 
-def test_the_last_state_and_counts_are_never_rounded() -> None:
-    state, order = ServerState({"w": torch.tensor([1.001])}), RoundRequest(HALF)
-    assert "float32" in encode_request(order, state, exact=True).array_records["arrays"]
+def test_the_last_state_is_never_rounded() -> None:
+    state, request = ServerState({"w": torch.tensor([1.001])}), RoundRequest(HALF)
+    assert "float32" in encode_request(request, state, exact=True).array_records["arrays"]
     with pytest.raises(ValueError, match="float32, where"):
-        decode_request(encode_request(order, state, exact=True))
-    with pytest.raises(ValueError, match="bfloat16, where"):
-        decode_sums(put_tensors(encode_sums({}), True, tables=state.model))
+        decode_request(encode_request(request, state, exact=True))
 
 
-def test_an_order_without_a_model_and_counts() -> None:
+def test_a_request_without_a_model() -> None:
     assert decode_request(encode_request(RoundRequest("")))[1] is None
-    numbers, tables = decode_sums(encode_sums({"right": 3}, {"transition": torch.eye(2)}))
-    assert numbers == {"right": 3.0}
-    assert tables["transition"].equal(torch.eye(2))
-
-
-@pytest.mark.parametrize("count", [-1.0, float("nan"), float("inf")])
-def test_what_cannot_be_counted_is_refused(count: float) -> None:
-    with pytest.raises(ValueError, match="cannot be counted"):
-        decode_sums(encode_sums({"right": count}))
 
 
 def _with(name: str, record: ArrayRecord | ConfigRecord) -> RecordDict:
@@ -122,7 +108,7 @@ def _with(name: str, record: ArrayRecord | ConfigRecord) -> RecordDict:
 
 BROKEN = {
     "no layout": _with("layout", ArrayRecord({})),
-    "other groups": put_tensors(_with("order", ConfigRecord({})), model={}, more={}),
+    "other groups": put_tensors(_with("other", ConfigRecord({})), model={}, more={}),
     "too short": _with("arrays", ArrayRecord({"float32": Array(np.zeros(2, np.float32))})),
     "too long": _with("arrays", ArrayRecord({"float32": Array(np.zeros(4, np.float32))})),
     "another kind": _with("arrays", ArrayRecord({"float64": Array(np.zeros(3))})),
@@ -134,7 +120,7 @@ BROKEN = {
     ),
     "half named as such": _with("arrays", ArrayRecord({"bfloat16": Array(np.zeros(3, np.uint16))})),
     "pickle": _with("arrays", ArrayRecord({"float32": Array("float32", (1,), "numpy.ndarray", b"\x80\x04K\x01.")})),
-    "no weight": put_tensors(encode_sums({}), model={}, aux={}),
+    "no weight": put_tensors(put_sums(RecordDict(), {}), model={}, aux={}),
 }
 
 
@@ -157,13 +143,13 @@ def test_a_state_is_kept_for_the_round_it_came_from_and_its_own() -> None:
 def test_memory_outlives_the_process_and_damage_is_no_memory(tmp_path: Path) -> None:
     memory, store = StateFile(tmp_path / "memory"), RecordDict()
     save_state(store, RoundRequest("", 4, 3), {"labels": torch.ones(2)})
-    memory.keep(store)
+    memory.save(store)
     fresh = RecordDict()
-    memory.restore(fresh)
+    memory.load_into(fresh)
     assert load_state(fresh, 4)["labels"].tolist() == [1, 1]
     (tmp_path / "memory").write_bytes(b"half a f")
     empty = RecordDict()
-    memory.restore(empty)
+    memory.load_into(empty)
     assert load_state(empty, 4) == {}
-    memory.keep(RecordDict())
+    memory.save(RecordDict())
     assert not (tmp_path / "memory").exists()
