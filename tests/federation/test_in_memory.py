@@ -90,7 +90,9 @@ def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_mod
     federation = federation_of(chosen, grid_of(data=PartitionedData(out=tmp_path / "site")))
     server_state = last(federation, begin(chosen))
     assert digest(server_state.model, server_state.aux) == local.summary.digest
-    reports = federation.finish(server_state, ROUNDS, json.dumps([record.model_dump() for record in local.history]), classes=10)
+    reports = federation.finish(
+        server_state, ROUNDS, json.dumps([record.model_dump() for record in local.history]), classes=10
+    )
     assert sorted(reports) == list(range(CLIENTS))
     assert RunDir(tmp_path / "site").read_summary().digest == local.summary.digest
     strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
