@@ -1,4 +1,8 @@
-"""Data sets, and who holds which samples: loading, splitting, corrupting, batching. May import: core."""
+"""Data sets and their distribution over clients: loading, label noise, partitioning, batching. May import: core.
+
+`sources` has the published data sets, `user` reads a user's files, `from_arrays` takes Python objects; `federated` puts
+a data set together with its noise and its clients.
+"""
 
 from rofl.data.client_dataset import ClientDataset, batches
 from rofl.data.dataset import Dataset

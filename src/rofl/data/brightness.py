@@ -1,4 +1,4 @@
-"""Images as a brighter or darker place would show them (supplement, "Image variances in different domains")."""
+"""Brightness that differs between clients (supplement, "Image variances in different domains")."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,9 +11,13 @@ from rofl.errors import UserError
 
 
 def adjust_brightness(pixels: Tensor, factor: float) -> Tensor:
-    """Byte by byte what PIL's ImageEnhance.Brightness does, for a whole tensor of uint8 pixels.
+    """Return pixels scaled by a factor, byte for byte as PIL's ImageEnhance.Brightness does it.
 
-    PIL blends with black in float32, cuts the fraction off, and clips to 0..255.
+    PIL multiplies in float32, truncates, and clips to 0..255.
+
+    Args:
+        pixels: uint8, of any shape.
+        factor: 1 leaves the pixels as they are.
 
     >>> adjust_brightness(torch.tensor([0, 3, 200], dtype=torch.uint8), 1.5)
     tensor([  0,   4, 255], dtype=torch.uint8)
@@ -22,13 +26,22 @@ def adjust_brightness(pixels: Tensor, factor: float) -> Tensor:
     return scaled.clamp_(0, 255).to(torch.uint8)
 
 
-def sample_brightness(light: float, generator: torch.Generator) -> float:
-    """One client's factor, uniform in [1 - light, 1 + light]."""
-    return 1 + light * (2 * float(torch.rand((), generator=generator, dtype=torch.float64)) - 1)
+def sample_brightness(spread: float, generator: torch.Generator) -> float:
+    """Return a random factor for one client, uniform in [1 - spread, 1 + spread]."""
+    return 1 + spread * (2 * float(torch.rand((), generator=generator, dtype=torch.float64)) - 1)
 
 
 def adjust_clients(images: Dataset, parts: Sequence[Tensor], factors: Iterable[float]) -> Dataset:
-    """Each client's training images in its own light; one copy for all of them, and the test images stay."""
+    """Return a data set in which each client's training images are scaled by its factor; test images stay as they are.
+
+    Args:
+        images: the data set, whose images must be in memory; they are copied once.
+        parts: the rows of each client.
+        factors: of each client.
+
+    Raises:
+        UserError: the images are streamed from files, or the data is a table.
+    """
     if not isinstance(images.train, Tensor):
         raise UserError(
             f"data.brightness needs images in memory, and those of {images.name} are streamed.", "data.brightness=0"

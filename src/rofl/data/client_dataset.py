@@ -1,4 +1,4 @@
-"""One client's view of the shared images, and its batches: no DataLoader, no copy per client."""
+"""One client's view of the shared images, and its batches; without a DataLoader, and without a copy per client."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +13,9 @@ from rofl.data.transforms import Transform
 
 @dataclass(frozen=True)
 class ClientDataset:
-    """The samples of one client: rows of the pixels that all clients share, with the labels it was given."""
+    """The samples of one client: rows of the images that all clients share, with its given labels."""
 
-    pixels: (
-        ImageStore  # (N, C, H, W) uint8, of the whole set, in memory or in files; a table's are (N, F, 1, 1) float32
-    )
+    pixels: ImageStore  # of the whole set: (N, C, H, W) uint8 in memory or in files, or a table (N, F, 1, 1) float32
     rows: Tensor  # (n,) which of them are this client's
     labels: Tensor  # (n,) as given, right or wrong
     classes: int
@@ -27,22 +25,33 @@ class ClientDataset:
         return len(self.rows)
 
     def inputs(self, index: Tensor | slice, generator: torch.Generator | None = None) -> Tensor:
-        """Network inputs for some of the samples, augmented where a generator is given."""
+        """Return network inputs (B, C, H, W) float32 for some of the samples.
+
+        Args:
+            index: which of this client's samples.
+            generator: for random crops and flips; None for no augmentation.
+        """
         return self.transform(gather(self.pixels, self.rows[index]).to(self.rows.device), generator)
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Shuffled indices of one epoch, drawn on the CPU and moved to the samples all at once."""
+        """Yield shuffled indices of one epoch, drawn on the CPU and moved to the device of the samples at once."""
         return batches(len(self), size, generator, self.rows.device)
 
     def class_counts(self) -> Tensor:
-        """How many samples of each class, (K,)."""
+        """Return the number of samples of each class, (K,)."""
         return torch.bincount(self.labels, minlength=self.classes)
 
 
 def batches(count: int, size: int, generator: torch.Generator, device: torch.device = CPU) -> Iterator[Tensor]:
-    """Shuffled indices of one epoch. Never a batch of one, which batch norm cannot train on.
+    """Yield shuffled indices of one epoch, never a batch of one, which batch norm cannot train on.
 
-    A single left-over joins the batch before it; a shard of one sample is shown twice in its batch.
+    A single remaining index joins the batch before it; if there is one index in all, its batch holds it twice.
+
+    Args:
+        count: n; the indices are 0 to n - 1.
+        size: of a batch; at least 2 is used.
+        generator: of the shuffle, on the CPU.
+        device: where the indices are put.
     """
     if count == 0:
         return

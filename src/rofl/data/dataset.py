@@ -1,4 +1,4 @@
-"""A data set: images in memory or in files, and their labels."""
+"""The data set type: images in memory or in files, labels, and what is known about them."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,12 @@ if TYPE_CHECKING:  # it imports this module
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images as uint8 pixels per part, with true labels as far as they are known.
+    """A training and a test part, each with images and labels.
 
-    A table is a set of images of one pixel with a channel per feature, as float32.
+    A table is stored as float32 images of one pixel, with a channel for each feature.
+
+    Raises:
+        UserError: the numbers of images and labels differ, or a label is not among the classes.
     """
 
     name: str
@@ -28,16 +31,16 @@ class Dataset:
     test: ImageStore  # (M, C, H, W) uint8
     test_labels: Tensor  # (M,)
     transform: Transform
-    truth_known: bool = True  # off: the training labels are as given, partly wrong
-    note: str = ""  # a sentence that the reader of results should know
-    validation: tuple[ImageStore, Tensor] | None = None  # images and labels set aside by the set's authors
-    owners: Tensor | None = None  # (N,) the client of each training sample, where the data says so
-    clients: tuple[str, ...] = ()  # their names
-    ids: tuple[str, ...] = ()  # the training samples' names, where they have some
-    test_ids: tuple[str, ...] = ()  # the test samples'
-    fingerprint: str = ""  # a digest of the data it came from, where it is a user's
-    unreadable: tuple[str, ...] = ()  # samples that were left out, with the reason
-    encoder: "TableEncoder | None" = None  # that made the features, where a user's table was read
+    truth_known: bool = True  # False: the training labels are as given, and may be wrong
+    note: str = ""  # sentences for the reader of results
+    validation: tuple[ImageStore, Tensor] | None = None  # images and labels, if the authors published such a part
+    owners: Tensor | None = None  # (N,) index into `clients` of each training sample, if the data names owners
+    clients: tuple[str, ...] = ()  # the names of the owners
+    ids: tuple[str, ...] = ()  # names of the training samples; (): they are numbered
+    test_ids: tuple[str, ...] = ()  # names of the test samples
+    fingerprint: str = ""  # a digest of user data, to notice changes; "": published data
+    unreadable: tuple[str, ...] = ()  # user's samples that were left out, with the reason
+    encoder: "TableEncoder | None" = None  # that made the features of a user's table
 
     def __post_init__(self) -> None:
         for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):
@@ -57,25 +60,30 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width, as a network sees them."""
+        """Channels, height and width of a network input."""
         channels, height, width = self.train.shape[1:]
         side = self.transform.window
         return (channels, side, side) if side else (channels, height, width)
 
     @property
     def is_table(self) -> bool:
-        """Whether the samples are numbers that make no picture."""
+        """Whether the samples are rows of a table, not images."""
         return isinstance(self.train, Tensor) and self.train.is_floating_point()
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """What lists call the training samples: their names, or else their numbers."""
+        """Names of the training samples in lists of suspects: `ids`, or else their numbers."""
         return self.ids or tuple(map(str, range(len(self.train_labels))))
 
     def hold_out(self, count: int) -> "Dataset":
-        """Let images other than the test set's take its place: for choosing settings.
+        """Return a data set that is tested on validation images, for choosing settings without the test part.
 
-        They are the first of the validation part where the set has one, else the last training images.
+        Args:
+            count: how many images; the first of the published validation part if there is one, else the last training
+                images, which are then not trained with. 0 returns the data set as it is.
+
+        Raises:
+            UserError: there are not that many images.
         """
         if count == 0:
             return self
@@ -89,21 +97,21 @@ class Dataset:
         if count >= len(self.train):
             raise UserError(f"{count} images cannot be set aside: there are {len(self.train)}.", "data.validation=200")
         return replace(
-            self._training(slice(-count)),
+            self._slice_train(slice(-count)),
             test=slice_images(self.train, slice(-count, None)),
             test_labels=self.train_labels[-count:],
         )
 
     def first(self, train: int | None, test: int | None) -> "Dataset":
-        """The first so many images of each part; all where None."""
+        """Return a data set of the first images of each part; all of them where None."""
         return replace(
-            self._training(slice(train)),
+            self._slice_train(slice(train)),
             test=slice_images(self.test, slice(test)),
             test_labels=self.test_labels[:test],
         )
 
     def select(self, rows: Tensor) -> "Dataset":
-        """Some of the training samples; they keep the names or numbers that they have here."""
+        """Return a data set with only these training samples, which keep the names or numbers that they have here."""
         names = self.samples
         return replace(
             self,
@@ -113,15 +121,16 @@ class Dataset:
             ids=tuple(names[row] for row in rows.tolist()),
         )
 
-    def _training(self, piece: slice) -> "Dataset":
-        """Some of the training samples, with all that is known of each."""
+    def _slice_train(self, rows: slice) -> "Dataset":
+        """Return a data set with a slice of the training samples; images in files are not decoded."""
         return replace(
             self,
-            train=slice_images(self.train, piece),
-            train_labels=self.train_labels[piece],
-            owners=None if self.owners is None else self.owners[piece],
-            ids=self.ids[piece],
+            train=slice_images(self.train, rows),
+            train_labels=self.train_labels[rows],
+            owners=None if self.owners is None else self.owners[rows],
+            ids=self.ids[rows],
         )
 
     def _validation(self) -> list[tuple[ImageStore, Tensor]]:
+        """Return the validation part in a list, or an empty list."""
         return [] if self.validation is None else [self.validation]

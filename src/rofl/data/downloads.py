@@ -1,4 +1,4 @@
-"""Where a data set's files lie, and how they get there."""
+"""The folder of data sets, and downloads into it."""
 
 import os
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One public file."""
+    """A public file with its checksum."""
 
     name: str
     url: str
     checksum: str  # "md5:..." or "sha256:..."
 
 
-def data_dir(chosen: Path | None) -> Path:
-    """The folder of all data sets: the chosen one, else $ROFL_DATA, else a cache folder of the user's."""
-    if chosen is not None:
-        return chosen
+def data_dir(folder: Path | None) -> Path:
+    """Return the folder of all data sets: the given one, else $ROFL_DATA, else the user's cache folder."""
+    if folder is not None:
+        return folder
     import pooch
 
     from_environment = os.environ.get("ROFL_DATA")
@@ -29,7 +29,16 @@ def data_dir(chosen: Path | None) -> Path:
 def fetch(
     folder: Path, remote: RemoteFile, otherwise: str = "point --data-dir or ROFL_DATA at a folder that has it"
 ) -> Path:
-    """The file in the folder, downloaded and checked where it is absent; `otherwise` ends the hint where it cannot."""
+    """Return the path of a file in the folder; it is downloaded and its checksum verified if it is not there.
+
+    Args:
+        folder: of one data set.
+        remote: the file.
+        otherwise: the end of the hint if the download fails.
+
+    Raises:
+        UserError: the file is not there and cannot be downloaded.
+    """
     path = folder / remote.name
     if path.is_file():
         return path

@@ -1,4 +1,4 @@
-"""A data set distributed over clients, with its given labels; a function of the settings alone."""
+"""A data set distributed over clients, with noisy labels; it is a function of the settings alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,55 +24,60 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True)
 class FederatedDataset:
-    """A data set with its given labels, distributed over clients."""
+    """A data set with its given labels and the rows of each client."""
 
     images: Dataset
-    labels: Tensor  # (N,) given, partly wrong
+    labels: Tensor  # (N,) given labels, some of them wrong
     parts: Sequence[Tensor]  # rows of each client
     spec: SplitSpec  # what it is a function of
 
     @property
     def wrong(self) -> Tensor:
-        """Mask (N,) of the labels that are wrong."""
+        """Mask (N,) of the given labels that differ from the true ones."""
         return self.labels != self.images.train_labels
 
     @property
     def noise_ratio(self) -> float:
-        """The share that is wrong in fact."""
+        """The share of given labels that are wrong, as counted."""
         return noise.empirical_noise_rate(self.labels, self.images.train_labels)
 
     @property
     def client_noise_rates(self) -> list[float]:
-        """The share that is wrong in fact, of each list's labels."""
+        """The share of wrong labels in each of `client_views`, as counted."""
         truth = self.images.train_labels
         return [noise.empirical_noise_rate(self.labels[rows], truth[rows]) for _, rows in self.client_views]
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """What own data calls its clients; else their numbers."""
+        """Names of the clients: those that the data gives, else their numbers."""
         data = self.spec.data
         if data.client_name:
             return (data.client_name,)
-        named = _keeps_owners(self.images, self.spec)
-        first = max(data.client_index, 0)
-        return self.images.clients if named else tuple(str(first + place) for place in range(len(self.parts)))
+        if _keeps_owners(self.images, self.spec):
+            return self.images.clients
+        first = max(data.client_index, 0)  # a site with one client keeps that client's number
+        return tuple(str(first + place) for place in range(len(self.parts)))
 
     @property
     def client_views(self) -> list[tuple[str, Tensor]]:
-        """Whose samples are told of together: each client's, or all of them where clients share samples."""
+        """Name and rows of each list of samples: one for each client, or one of all if clients share samples."""
         if isinstance(self.parts, SampledClients):
             return [("all", torch.arange(len(self.labels)))]
         return list(zip(self.client_names, self.parts, strict=True))
 
     def client_data(self, client: int) -> ClientDataset:
-        """One client's samples."""
+        """Return the samples of one client, by its number."""
         rows = self.parts[client]
         return ClientDataset(
             self.images.train, rows, self.labels[rows], len(self.images.classes), self.images.transform
         )
 
     def save(self, path: Path) -> None:
-        """Write labels and parts to a new file, which `data.split` then names."""
+        """Write labels and parts to a new file, which the setting `data.split` reads.
+
+        Raises:
+            UserError: the split came from a file, or its clients share samples.
+        """
         if self.spec.data.split:
             raise UserError(f"This split is that of {self.spec.data.split}; nothing was drawn.", "copy that file")
         if isinstance(self.parts, SampledClients):
@@ -106,12 +111,12 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     if data.split:
         labels, parts = read_split(Path(data.split), images.train_labels, len(images.classes), spec)
     elif spec.noise.per_client:
-        parts = _share_out(images, images.train_labels, spec)
+        parts = _partition(images, images.train_labels, spec)
         labels = corrupt_clients(images, parts, spec)
     else:
         labels = corrupt_labels(images, spec, data_dir)
-        parts = _share_out(images, labels, spec)
-    if data.labels:  # last, so that everybody holds the same samples as before
+        parts = _partition(images, labels, spec)
+    if data.labels:  # last, so that every client keeps its samples
         labels = read_labels(Path(data.labels), images.samples, images.classes, labels, images.test_ids)
     if data.brightness:
         draws = (generator(spec.seed, "light", client) for client in range(len(parts)))
@@ -137,8 +142,8 @@ def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
     return dataset
 
 
-def _share_out(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Tensor]:
-    """The rows of each client."""
+def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Tensor]:
+    """Return the rows of each client, by the partition of the settings."""
     data, rng = spec.data, numpy_generator(spec.seed, "partition")
     if _keeps_owners(images, spec):
         return _by_owner(images, spec.clients)
@@ -152,15 +157,16 @@ def _share_out(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Ten
 
 
 def _keeps_owners(images: Dataset, spec: SplitSpec) -> bool:
-    """Whether samples stay with the clients that the data names."""
+    """Return whether samples stay with the clients that the data names."""
     return images.owners is not None and spec.data.partition == "natural" and not spec.centralized
 
 
 def _by_owner(images: Dataset, clients: int) -> list[Tensor]:
+    """Return the rows of each owner, or raise a UserError if their number is another or one has no sample."""
     assert images.owners is not None
-    there = len(images.clients)
-    if there != clients:
-        raise UserError(f"The data is of {there} clients, not {clients}.", f"clients={there}")
+    owners = len(images.clients)
+    if owners != clients:
+        raise UserError(f"The data is of {owners} clients, not {clients}.", f"clients={owners}")
     parts = [(images.owners == client).nonzero().flatten() for client in range(clients)]
     for name, rows in zip(images.clients, parts, strict=True):
         if len(rows) == 0:

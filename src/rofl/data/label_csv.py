@@ -1,4 +1,4 @@
-"""Labels in CSV files: corrected ones to train with again, and people's decisions about suspects."""
+"""CSV files of labels: corrected labels for another run, and reviewers' decisions about suspects."""
 
 import csv
 import io
@@ -20,113 +20,138 @@ _DECIDED = ("client", "sample", "given", "decision", "label")
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person says about one label."""
+    """A reviewer's decision about one label."""
 
     client: str
     sample: str
     given: str
     wrong: bool
-    label: str  # the class it should have; the given one where that is right
+    label: str  # the right class; the given one if that is right
 
 
 def read_labels(
     path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor, others: Sequence[str] = ()
 ) -> Tensor:
-    """Labels (N,) with those of the file put in the place of the given ones; samples it does not name keep theirs.
+    """Return labels (N,) with those of a file in place of the given ones; samples that it does not name keep theirs.
 
-    It may name others too, which are not trained with: an audit of new data judges them all.
+    Args:
+        path: a file that `write_labels` wrote.
+        samples: the names of the N training samples.
+        classes: the names of the classes.
+        given: (N,) the labels so far, which the column `given` must agree with.
+        others: names of samples that are not trained with; the file may have them, since an audit of new data judges
+            test samples too.
+
+    Raises:
+        UserError: the file was written for other data.
     """
-    found = _read(path, "rofl audit RUN --labels-out FILE writes one")
-    columns.required_column(path, found, "sample")
-    held = set(others)
-    kept = [row for row, name in enumerate(found["sample"]) if name not in held]
-    found = {name: [column[row] for row in kept] for name, column in found.items()}
+    cells = _read_columns(path, "rofl audit RUN --labels-out FILE writes one")
+    columns.required_column(path, cells, "sample")
+    ignored = set(others)
+    kept = [row for row, name in enumerate(cells["sample"]) if name not in ignored]
+    cells = {name: [column[row] for row in kept] for name, column in cells.items()}
     if not kept:
         raise UserError(f"{path} names no sample of the training part.", "the data it was written for")
-    names = columns.required_column(path, found, "label")
-    rows = _rows(path, found, samples)
-    if "given" in found:
-        _check_given(path, columns.required_column(path, found, "given"), rows, classes, given)
+    names = columns.required_column(path, cells, "label")
+    rows = _rows(path, cells, samples)
+    if "given" in cells:
+        _check_given(path, columns.required_column(path, cells, "given"), rows, classes, given)
     labels = given.clone()
-    labels[rows] = torch.tensor([_place(path, name, classes) for name in names])
+    labels[rows] = torch.tensor([_class_index(path, name, classes) for name in names])
     return labels
 
 
 def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
-    """Write a new file of client, sample, given and label. An old one stays: somebody may have worked on it."""
+    """Write a new file with the columns client, sample, given and label.
+
+    Raises:
+        UserError: the file exists; it is not replaced, since somebody may have edited it.
+    """
     if path.exists():
         raise UserError(f"{path} is there already.", "another --labels-out")
     _write(path, _CORRECTED, lines)
 
 
 def read_decisions(path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor) -> list[Decision]:
-    """The decisions of a file, where they are about these samples and labels."""
-    found = _read(path, "the page of a run saves one")
-    decided = [word.casefold() for word in columns.required_column(path, found, "decision")]
-    owns = columns.required_column(path, found, "given")
-    names = columns.required_column(path, found, "label") if "label" in found else owns
-    rows = _rows(path, found, samples)
-    _check_given(path, owns, rows, classes, given)
-    clients = found.get("client", [""] * len(rows))
+    """Return the decisions of a file.
+
+    Args:
+        path: a file that the report of a run saved, or `write_decisions` wrote.
+        samples: the names of the N training samples.
+        classes: the names of the classes.
+        given: (N,) the labels that were decided about.
+
+    Raises:
+        UserError: the file is about other samples or labels.
+    """
+    cells = _read_columns(path, "the page of a run saves one")
+    verdicts = [text.casefold() for text in columns.required_column(path, cells, "decision")]
+    old_labels = columns.required_column(path, cells, "given")
+    new_labels = columns.required_column(path, cells, "label") if "label" in cells else old_labels
+    rows = _rows(path, cells, samples)
+    _check_given(path, old_labels, rows, classes, given)
+    clients = cells.get("client", [""] * len(rows))
     decisions = []
-    lines = zip(clients, found["sample"], owns, decided, names, strict=True)
-    for row, (client, sample, own, word, name) in enumerate(lines, start=1):
-        if word not in ("wrong", "right"):
-            raise UserError(f"Row {row} of {path} has the decision {word!r}.", "wrong or right")
-        _place(path, name, classes)
-        if word == "wrong" and name == own:
-            raise UserError(f"Row {row} of {path} calls the label {own!r} wrong and names no other.", "another label")
-        decisions.append(Decision(client, sample, own, word == "wrong", name if word == "wrong" else own))
+    lines = zip(clients, cells["sample"], old_labels, verdicts, new_labels, strict=True)
+    for row, (client, sample, old, verdict, new) in enumerate(lines, start=1):
+        if verdict not in ("wrong", "right"):
+            raise UserError(f"Row {row} of {path} has the decision {verdict!r}.", "wrong or right")
+        _class_index(path, new, classes)
+        wrong = verdict == "wrong"
+        if wrong and new == old:
+            raise UserError(f"Row {row} of {path} calls the label {old!r} wrong and names no other.", "another label")
+        decisions.append(Decision(client, sample, old, wrong, new if wrong else old))
     return decisions
 
 
 def write_decisions(path: Path, decisions: Iterable[Decision]) -> None:
-    """Keep decisions, in the form they are read in."""
+    """Write decisions in the form that `read_decisions` reads; an old file is replaced."""
     lines = (
         {
-            "client": each.client,
-            "sample": each.sample,
-            "given": each.given,
-            "decision": "wrong" if each.wrong else "right",
-            "label": each.label,
+            "client": decision.client,
+            "sample": decision.sample,
+            "given": decision.given,
+            "decision": "wrong" if decision.wrong else "right",
+            "label": decision.label,
         }
-        for each in decisions
+        for decision in decisions
     )
     _write(path, _DECIDED, lines)
 
 
-def _read(path: Path, hint: str) -> columns.Columns:
+def _read_columns(path: Path, hint: str) -> columns.Columns:
     if not path.is_file():
         raise UserError(f"There is no file {path}.", hint)
     return columns.read_columns(path)
 
 
-def _rows(path: Path, found: columns.Columns, samples: Sequence[str]) -> Tensor:
-    """The place of each of the file's samples, (n,)."""
-    columns.required_column(path, found, "sample")
+def _rows(path: Path, cells: columns.Columns, samples: Sequence[str]) -> Tensor:
+    """Return the row of each of the file's samples in the data set, (n,)."""
+    columns.required_column(path, cells, "sample")
     places = {name: place for place, name in enumerate(samples)}
-    if len(places) < len(samples):  # a table's column id may say anything
-        same = _most_common(samples)[0]
-        raise UserError(f"Several samples are called {same!r}, so that {path} cannot tell them apart.", "other names")
-    strange = [name for name in found["sample"] if name not in places]
-    if strange:
+    if len(places) < len(samples):  # the column `id` of a table may have repeated values
+        name = _most_common(samples)[0]
+        raise UserError(f"Several samples are called {name!r}, so that {path} cannot tell them apart.", "other names")
+    absent = [name for name in cells["sample"] if name not in places]
+    if absent:
         raise UserError(
-            f"{path} names samples that are not in the training part: {len(strange)}, the first is {strange[0]!r}.",
+            f"{path} names samples that are not in the training part: {len(absent)}, the first is {absent[0]!r}.",
             "the data it was written for",
         )
-    twice, times = _most_common(found["sample"])
+    name, times = _most_common(cells["sample"])
     if times > 1:
-        raise UserError(f"{path} names the sample {twice!r} twice.", "one row for each")
-    return torch.tensor([places[name] for name in found["sample"]])
+        raise UserError(f"{path} names the sample {name!r} twice.", "one row for each")
+    return torch.tensor([places[name] for name in cells["sample"]])
 
 
 def _most_common(names: Sequence[str]) -> tuple[str, int]:
-    """A name that is there most often, and how often."""
+    """Return the most frequent name, and how often it occurs."""
     return Counter(names).most_common(1)[0]
 
 
-def _check_given(path: Path, told: Sequence[str], rows: Tensor, classes: Sequence[str], given: Tensor) -> None:
-    for row, (name, label) in enumerate(zip(told, given[rows].tolist(), strict=True), start=1):
+def _check_given(path: Path, names: Sequence[str], rows: Tensor, classes: Sequence[str], given: Tensor) -> None:
+    """Raise a UserError if the file's column `given` does not agree with the given labels of its samples."""
+    for row, (name, label) in enumerate(zip(names, given[rows].tolist(), strict=True), start=1):
         if name != classes[label]:
             raise UserError(
                 f"Row {row} of {path} is about the label {name!r}, and the sample is labelled {classes[label]!r}.",
@@ -134,7 +159,8 @@ def _check_given(path: Path, told: Sequence[str], rows: Tensor, classes: Sequenc
             )
 
 
-def _place(path: Path, name: str, classes: Sequence[str]) -> int:
+def _class_index(path: Path, name: str, classes: Sequence[str]) -> int:
+    """Return the index of a class, or raise a UserError that suggests the nearest name."""
     if name not in classes:
         error = unknown("class", name, classes)
         raise UserError(f"{path}: {error.sentence}", error.hint)
@@ -142,6 +168,7 @@ def _place(path: Path, name: str, classes: Sequence[str]) -> int:
 
 
 def _write(path: Path, names: Sequence[str], lines: Iterable[Mapping[str, str]]) -> None:
+    """Write a CSV file with these columns, atomically."""
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""Who gets which samples. Every function maps the labels to one sorted index tensor per client."""
+"""Partitions of a data set over clients. Every function returns one tensor of sorted rows for each client."""
 
 import numpy as np
 import torch
@@ -10,13 +10,36 @@ _TRIES = 1000
 
 
 def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) -> list[Tensor]:
-    """Shuffle and cut into equal parts (the paper's setting)."""
+    """Return equal random parts (the paper's setting).
+
+    Args:
+        labels: (N,) given labels; only their number matters here.
+        clients: the number of parts.
+        minimum: samples that each client must get.
+        rng: the source of randomness.
+
+    Raises:
+        UserError: there are too few samples.
+    """
     _check(len(labels), clients, minimum)
     return _sorted(np.array_split(rng.permutation(len(labels)), clients))
 
 
 def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, per_client: int = 2) -> list[Tensor]:
-    """Sort by label, cut into clients * per_client pieces, deal them out: few classes each (McMahan et al. 2017)."""
+    """Return parts of few classes each: samples sorted by label, cut into shards, which are dealt out.
+
+    See McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
+
+    Args:
+        labels: (N,) given labels.
+        clients: the number of parts.
+        minimum: samples that each client must get.
+        rng: the source of randomness.
+        per_client: shards of each client.
+
+    Raises:
+        UserError: there are too few samples.
+    """
     _check(len(labels), clients, max(minimum, per_client))
     pieces = np.array_split(np.argsort(labels.numpy(), kind="stable"), clients * per_client)
     hands = rng.permutation(len(pieces)).reshape(clients, per_client)
@@ -24,9 +47,19 @@ def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator,
 
 
 def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, alpha: float = 0.5) -> list[Tensor]:
-    """Each class is spread over the clients by a Dirichlet(alpha) draw; small alpha, unequal clients.
+    """Return parts whose class shares are Dirichlet(alpha) draws; the smaller alpha, the more the clients differ.
 
-    Draws again until every client has `minimum` samples, as is usual; a minimum that is out of reach is an error.
+    As usual, it is drawn again until every client has `minimum` samples.
+
+    Args:
+        labels: (N,) given labels.
+        clients: the number of parts.
+        minimum: samples that each client must get.
+        rng: the source of randomness.
+        alpha: the concentration, above 0.
+
+    Raises:
+        UserError: no draw out of 1000 gave every client enough samples.
     """
     _check(len(labels), clients, minimum)
     members = [rng.permutation(np.flatnonzero(labels.numpy() == name)) for name in np.unique(labels.numpy())]
@@ -45,10 +78,12 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
 
 
 def _sorted(parts: list[np.ndarray]) -> list[Tensor]:
+    """Return each part as a sorted int64 tensor."""
     return [torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts]
 
 
 def _at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
+    """Return the parts, or raise a UserError if one is smaller than the minimum."""
     smallest = min(len(part) for part in parts)
     if smallest < minimum:
         raise UserError(f"A client got {smallest} samples, fewer than data.min_samples = {minimum}.", "fewer clients")

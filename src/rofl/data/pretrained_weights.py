@@ -1,4 +1,4 @@
-"""Published weights of networks: where they lie, and how they get there."""
+"""Published weights of networks: their file, downloaded if necessary."""
 
 from pathlib import Path
 
@@ -14,11 +14,14 @@ _REMOTE = RemoteFile(
 
 
 def weights_file(weights: str, folder: Path | None = None) -> Path:
-    """The file that is meant: a path as it is; for "imagenet" the published one, downloaded where it is absent.
+    """Return the path of a file of weights; the published ones are downloaded if they are not there.
 
     Args:
-        weights: "imagenet", or the path of a file.
-        folder: of all data sets, as `data_dir` takes it; the weights lie in `<folder>/weights/`.
+        weights: "imagenet" for the published weights, or the path of a file.
+        folder: of all data sets, as `data_dir` takes it; published weights are in `<folder>/weights/`.
+
+    Raises:
+        UserError: there is no such file, or it cannot be downloaded.
     """
     if weights != "imagenet":
         path = Path(weights).expanduser()

@@ -1,4 +1,4 @@
-"""The data sets by name."""
+"""The published data sets by name, and those that installed packages add."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,9 @@ from rofl.data.sources.covidx import load_covidx
 from rofl.data.sources.digits import load_digits
 from rofl.data.sources.mnist import load_mnist
 
-DatasetLoader = Callable[[Path], Dataset]  # reads a data set from its own folder; the docstring says what it is
+DatasetLoader = Callable[
+    [Path], Dataset
+]  # reads a data set from its folder; the first line of its docstring is shown to users
 
 DATASETS: Registry[DatasetLoader] = Registry(
     "data set",
@@ -29,5 +31,10 @@ DATASETS: Registry[DatasetLoader] = Registry(
 
 
 def load_dataset(name: str, folder: Path | None = None) -> Dataset:
-    """Return a data set by name; its files lie in `<folder>/<name>/`."""
+    """Return a data set by name, read from `<folder>/<name>/`.
+
+    Args:
+        name: a key of `DATASETS`, an entry point of the group `rofl.datasets`, or `package.module:function`.
+        folder: of all data sets; see `data_dir`.
+    """
     return DATASETS.find(name)(data_dir(folder) / name)

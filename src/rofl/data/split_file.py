@@ -1,4 +1,7 @@
-"""A split on disk: the given labels and who holds which sample, to be met again by every method. No pickle."""
+"""Split files: the given labels and the owner of each sample, so that several runs use the same ones.
+
+The form is safetensors with JSON metadata; nothing is pickled.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,17 +19,28 @@ from rofl.data import atomic
 from rofl.data.specs import SplitSpec
 from rofl.errors import UserError
 
-_KIND = "rofl scene"  # as 0.1 called it: files of both versions are alike
+_KIND = "rofl scene"  # as 0.1 called it; the format has not changed
 _NOBODY = -1
 _AGAIN = "write it again with rofl split"
 
 
 def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tensor, spec: SplitSpec) -> None:
-    """Write a new file. An old one stays: runs that are to be resumed may depend on it."""
+    """Write a new split file.
+
+    Args:
+        path: the file.
+        labels: (N,) given labels.
+        parts: the rows of each client.
+        truth: (N,) true labels, of which a digest is kept to recognise the data.
+        spec: the settings that the split was drawn with.
+
+    Raises:
+        UserError: the file exists, or cannot be written; an old one is not replaced, since runs may depend on it.
+    """
     if path.exists():
         raise UserError(f"{path} is there already.", "another --out")
     tensors = {"labels": labels, "owner": _owner(parts, len(labels))}
-    facts = {
+    metadata = {
         "kind": _KIND,
         "rofl": version("rofl"),
         "seed": spec.seed,
@@ -37,19 +51,29 @@ def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tens
         "digest": digest(tensors),
     }
     try:
-        atomic.atomic_write(path, serialize({"scene": tensors}, facts))
+        atomic.atomic_write(path, serialize({"scene": tensors}, metadata))
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}).", "another --out") from error
 
 
 def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tuple[Tensor, list[Tensor]]:
-    """Labels (N,) and the rows of each client, where the file fits the data and the settings."""
+    """Return the given labels (N,) and the rows of each client from a split file.
+
+    Args:
+        path: the file.
+        truth: (N,) true labels of the data that it is used for.
+        classes: the number of classes.
+        spec: the settings of the run.
+
+    Raises:
+        UserError: the file is damaged, or was written for other data or settings.
+    """
     try:
-        groups, facts = deserialize(path.read_bytes())
+        groups, metadata = deserialize(path.read_bytes())
         tensors = groups["scene"]
-        if facts["kind"] != _KIND or facts["digest"] != digest(tensors):
+        if metadata["kind"] != _KIND or metadata["digest"] != digest(tensors):
             raise ValueError("its content is not what was written")
-        _check_facts(path, facts, truth, spec)
+        _check_metadata(path, metadata, truth, spec)
         _check_tensors(tensors, len(truth), classes, spec.clients)
     except FileNotFoundError as error:
         raise UserError(f"There is no split file {path}.", f"rofl split --out {path}") from error
@@ -61,7 +85,7 @@ def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tupl
 
 
 def _settings(spec: SplitSpec) -> dict[str, Any]:
-    """What a split is a function of, apart from the data and the seed; a run may not claim other values."""
+    """Return the settings that a split depends on, apart from the data and the seed; those of a run must be equal."""
     data = spec.data
     settings: dict[str, Any] = {"clients": spec.clients, "data.partition": data.partition}
     settings |= {f"noise.{key}": value for key, value in spec.noise.model_dump().items()}
@@ -70,25 +94,27 @@ def _settings(spec: SplitSpec) -> dict[str, Any]:
     return settings
 
 
-def _check_facts(path: Path, facts: Mapping[str, Any], truth: Tensor, spec: SplitSpec) -> None:
+def _check_metadata(path: Path, metadata: Mapping[str, Any], truth: Tensor, spec: SplitSpec) -> None:
+    """Raise a UserError if the file was written for other data or settings."""
     name = spec.data.name
-    if facts["data"] != name:
-        raise UserError(f"{path} is a split of {facts['data']}, not of {name}.", f"data.name={facts['data']}")
-    if facts["samples"] != len(truth):
+    if metadata["data"] != name:
+        raise UserError(f"{path} is a split of {metadata['data']}, not of {name}.", f"data.name={metadata['data']}")
+    if metadata["samples"] != len(truth):
         raise UserError(
-            f"{path} has labels for {facts['samples']} training images, and {len(truth)} are to be used.",
+            f"{path} has labels for {metadata['samples']} training images, and {len(truth)} are to be used.",
             "the data.train and data.validation it was written with",
         )
-    if facts["truth"] != digest({"labels": truth}):
+    if metadata["truth"] != digest({"labels": truth}):
         raise UserError(f"{path} was written for images in another order: their true labels differ.", _AGAIN)
-    ours = _settings(spec)
-    for key, value in (rename(*pair) for pair in facts["settings"].items()):
-        if ours.get(key) != value:
-            told, other = (json.dumps(each).strip('"') for each in (value, ours.get(key)))
-            raise UserError(f"{path} was written with {key} = {told}, not {other}.", f"--set {key}={told}")
+    settings = _settings(spec)
+    for key, value in (rename(*pair) for pair in metadata["settings"].items()):
+        if settings.get(key) != value:
+            written, wanted = (json.dumps(each).strip('"') for each in (value, settings.get(key)))
+            raise UserError(f"{path} was written with {key} = {written}, not {wanted}.", f"--set {key}={written}")
 
 
 def _check_tensors(tensors: Tensors, samples: int, classes: int, clients: int) -> None:
+    """Raise a ValueError if labels or owners have another shape or range."""
     for name, low, high in (("labels", 0, classes), ("owner", _NOBODY, clients)):
         values = tensors[name]
         if values.dtype != torch.int64 or values.shape != (samples,):
@@ -98,7 +124,7 @@ def _check_tensors(tensors: Tensors, samples: int, classes: int, clients: int) -
 
 
 def _owner(parts: Sequence[Tensor], samples: int) -> Tensor:
-    """The client of each sample, (N,): it cannot give a sample to two of them."""
+    """Return the client of each sample, (N,); -1 for samples of no client."""
     owner = torch.full((samples,), _NOBODY)
     for client, rows in enumerate(parts):
         owner[rows] = client
@@ -106,6 +132,6 @@ def _owner(parts: Sequence[Tensor], samples: int) -> Tensor:
 
 
 def _parts(owner: Tensor, clients: int) -> list[Tensor]:
-    """The sorted rows of each client."""
-    sizes = torch.bincount(owner + 1, minlength=clients + 1).tolist()  # nobody's come first
+    """Return the sorted rows of each client."""
+    sizes = torch.bincount(owner + 1, minlength=clients + 1).tolist()  # samples of no client come first
     return list(owner.argsort(stable=True).split(sizes))[1:]

@@ -1,4 +1,4 @@
-"""From stored samples to network inputs, as whole-batch operations: scaling, random crops and flips."""
+"""Transforms of stored samples to network inputs, for whole batches: scaling, random crops and flips."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,16 +10,21 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Transform:
-    """From uint8 pixels to what a network sees; random crop and flip only where a generator is given."""
+    """A transform of uint8 pixels to network inputs, with random crops and flips if a generator is given."""
 
     mean: tuple[float, ...]  # per channel, of pixels scaled to 0..1
     std: tuple[float, ...]
-    crop: int = 0  # pixels of zero padding a random crop may use
-    flip: bool = False  # left-right, where a mirrored image is still the same thing
-    window: int = 0  # side of the square that is seen: anywhere in training, else in the middle; 0: all is seen
+    crop: int = 0  # pixels of zero padding for random crops
+    flip: bool = False  # random horizontal flips
+    window: int = 0  # side of the square that is cut out: at random in training, else in the middle; 0: the whole image
 
     def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """(B, C, H, W) uint8 -> float32 in channels-last layout, (B, C, window, window) where there is one."""
+        """Return network inputs, float32 in channels-last layout: (B, C, H, W), or (B, C, window, window).
+
+        Args:
+            pixels: (B, C, H, W) uint8.
+            generator: of random crops and flips, on the CPU; None for evaluation.
+        """
         if generator is not None:
             if self.crop:
                 pixels = random_crop(pixels, self.crop, generator)
@@ -36,57 +41,69 @@ class Transform:
 
 @dataclass(frozen=True)
 class Identity(Transform):
-    """For numbers that are no pixels, such as the features of a table: nothing is scaled, moved or mirrored."""
+    """A transform that changes nothing, for the features of a table."""
 
     def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """A copy, since what is given may be a view of everybody's samples."""
+        """Return a copy, since the input may be a view of the samples that all clients share."""
         return pixels.to(torch.float32, copy=True)
 
 
 def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Tensor:
-    """Shift every image of the batch by its own offset of up to `padding` pixels each way; the border is 0."""
+    """Return each image shifted by a random offset of up to `padding` pixels each way, padded with zeros.
+
+    Args:
+        pixels: (B, C, H, W).
+        padding: the largest offset.
+        generator: on the CPU.
+    """
     count, _, height, width = pixels.shape
     padded = F.pad(pixels, (padding,) * 4)  # (B, C, H + 2p, W + 2p)
-    down, right = _beside(pixels, torch.randint(0, 2 * padding + 1, (2, count), generator=generator))
+    down, right = _to_device_of(pixels, torch.randint(0, 2 * padding + 1, (2, count), generator=generator))
     return _cut(padded, down, right, height, width)
 
 
 def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Cut a square out of every image of the batch, each at its own place."""
+    """Return a random square of each image, (B, C, side, side).
+
+    Args:
+        pixels: (B, C, H, W).
+        side: of the square, in pixels.
+        generator: on the CPU.
+    """
     count, _, height, width = pixels.shape
     down = torch.randint(0, height - side + 1, (count,), generator=generator)
     right = torch.randint(0, width - side + 1, (count,), generator=generator)
-    return _cut(pixels, _beside(pixels, down), _beside(pixels, right), side, side)
+    return _cut(pixels, _to_device_of(pixels, down), _to_device_of(pixels, right), side, side)
 
 
 def center_crop(pixels: Tensor, side: int) -> Tensor:
-    """The square in the middle of every image."""
+    """Return the square in the middle of each image, (B, C, side, side)."""
     top, left = ((size - side) // 2 for size in pixels.shape[2:])
     return pixels[:, :, top : top + side, left : left + side]
 
 
 def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror each image of the batch with probability one half."""
-    mirrored = _beside(pixels, (torch.rand(len(pixels), generator=generator) < 0.5).nonzero().view(-1))
+    """Return the images, each mirrored left to right with probability one half."""
+    mirrored = _to_device_of(pixels, (torch.rand(len(pixels), generator=generator) < 0.5).nonzero().view(-1))
     return pixels.index_copy(0, mirrored, pixels.index_select(0, mirrored).flip(3))
 
 
 def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -> Tensor:
-    """A piece of each image, its corner `down` and `right` of the image's own; both (B,)."""
-    pieces = pixels.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, down, right, height, width): a view, no copy
-    return pieces[torch.arange(len(pixels), device=pixels.device), :, down, right]
+    """Return a piece of each image whose upper left corner is at (down, right), both (B,)."""
+    windows = pixels.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, down, right, height, width), a view
+    return windows[torch.arange(len(pixels), device=pixels.device), :, down, right]
 
 
 @lru_cache(maxsize=8)
 def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """From bytes to what a network sees, (1, C, 1, 1) each."""
+    """Return factor and offset of the scaling from bytes to network inputs, (1, C, 1, 1) each."""
     means, stds = (torch.tensor(values).view(1, -1, 1, 1) for values in (mean, std))
     return (1 / (255 * stds)).to(device), (means / stds).to(device)
 
 
-def _beside(pixels: Tensor, drawn: Tensor) -> Tensor:
-    """What was drawn on the CPU, so that draws are the same everywhere, on the device of the pixels.
+def _to_device_of(pixels: Tensor, drawn: Tensor) -> Tensor:
+    """Return random numbers on the device of the pixels; they are drawn on the CPU to be equal on all devices.
 
-    CUDA takes a copy of host memory before it returns, so that nobody need wait until it has arrived.
+    The copy does not block: CUDA takes pageable host memory before it returns.
     """
     return drawn.to(pixels.device, non_blocking=pixels.is_cuda)

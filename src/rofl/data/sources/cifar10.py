@@ -1,4 +1,4 @@
-"""CIFAR-10 from the official binary archive or from parquet; never from the pickles."""
+"""CIFAR-10 from the official binary archive or from parquet; the pickled form is not read."""
 
 import io
 import tarfile
@@ -43,8 +43,14 @@ def load_cifar10(folder: Path) -> Dataset:
 
 
 def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
-    """Columns `img` (a struct with encoded `bytes`, or the bytes alone) and `label`."""
-    import pyarrow.parquet as parquet  # both slow to import, and only this needs them
+    """Return images (N, 3, 32, 32) uint8 and labels (N,) of a parquet file.
+
+    Its columns are `img` (the encoded bytes, or a struct with a field `bytes`) and `label`.
+
+    Raises:
+        UserError: the file cannot be read, or an image is of another size.
+    """
+    import pyarrow.parquet as parquet  # both are slow to import, and only needed here
     from PIL import Image
 
     try:
@@ -66,7 +72,11 @@ def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def read_archive(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """The train and the test part of `cifar-10-binary.tar.gz`."""
+    """Return images and labels of the training and the test part of `cifar-10-binary.tar.gz`.
+
+    Raises:
+        UserError: the archive is damaged or incomplete.
+    """
     try:
         with tarfile.open(path) as archive:
             parts = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
@@ -81,6 +91,7 @@ def read_archive(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
 
 
 def _records(raw: bytes, path: Path) -> tuple[Tensor, Tensor]:
+    """Return images and labels of binary records; the path is for error messages."""
     if len(raw) % _RECORD:
         raise UserError(f"{path} holds an incomplete record.", _AGAIN)
     table = torch.from_numpy(np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD).copy())

@@ -1,4 +1,4 @@
-"""CIFAR-10N: the labels that people gave to CIFAR-10's training images (Wei et al. 2022)."""
+"""CIFAR-10N: human labels of CIFAR-10's training images (Wei et al. 2022)."""
 
 import zipfile
 import zlib
@@ -13,14 +13,20 @@ from rofl.errors import UserError
 FILE = "cifar10n.npz"
 _COUNT, _CLASSES = 50_000, 10
 _TRUTH = "clean_label"
-_KEYS = {  # our name -> the official one
+_KEYS = {  # name in settings -> name in the file
     "aggre": "aggre_label",
     "random1": "random_label1",
     "random2": "random_label2",
     "random3": "random_label3",
     "worse": "worse_label",
 }
-RATES = {"aggre": 0.0901, "random1": 0.1723, "random2": 0.1812, "random3": 0.1764, "worse": 0.4021}  # wrong labels
+RATES = {
+    "aggre": 0.0901,
+    "random1": 0.1723,
+    "random2": 0.1812,
+    "random3": 0.1764,
+    "worse": 0.4021,
+}  # share of wrong labels
 _HOW = (
     f"numpy.savez the arrays {_TRUTH}, {', '.join(_KEYS.values())} of the official CIFAR-10_human.pt as {FILE}, "
     "in that file's order"
@@ -28,11 +34,18 @@ _HOW = (
 
 
 def read_cifar10n(folder: Path, name: str, truth: Tensor) -> Tensor:
-    """The labels of one kind for the first images of the training set, whose true labels are given: (n,).
+    """Return human labels (n,) of the first n training images.
 
-    `truth` shows that the images lie in the order of the file; copies of CIFAR-10 in another order are about.
+    Args:
+        folder: of CIFAR-10, with the file cifar10n.npz.
+        name: which labels: aggre, random1, random2, random3 or worse.
+        truth: (n,) true labels of the images; they must agree with the file, since copies of CIFAR-10 in other orders
+            exist.
+
+    Raises:
+        UserError: the file is missing or damaged, or the images are in another order.
     """
-    arrays = _arrays(folder / FILE, _TRUTH, _KEYS[name])
+    arrays = _read_arrays(folder / FILE, _TRUTH, _KEYS[name])
     clean, given = (torch.from_numpy(array.astype(np.int64))[: len(truth)] for array in arrays)
     if len(truth) > _COUNT or not torch.equal(clean, truth.long()):
         raise UserError(
@@ -42,7 +55,8 @@ def read_cifar10n(folder: Path, name: str, truth: Tensor) -> Tensor:
     return given
 
 
-def _arrays(path: Path, *keys: str) -> list[np.ndarray]:
+def _read_arrays(path: Path, *keys: str) -> list[np.ndarray]:
+    """Return arrays of the file, each of 50,000 classes."""
     if not path.is_file():
         raise UserError(f"There is no {path}, so people's labels for CIFAR-10 are not at hand.", _HOW)
     try:

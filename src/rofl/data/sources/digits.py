@@ -1,4 +1,4 @@
-"""Scikit-learn's embedded digits: 1797 images of 8 x 8, no download."""
+"""Scikit-learn's digits: 1797 images of 8 x 8 that come with the package, so that nothing is downloaded."""
 
 import gzip
 from importlib.metadata import distribution
@@ -17,12 +17,12 @@ _TEST = 360  # the other 1437 train
 
 def load_digits(folder: Path | None = None) -> Dataset:
     """Scikit-learn's digits, 1437 + 360 images of 8 x 8, embedded."""
-    path = distribution("scikit-learn").locate_file(_FILE)  # `load_digits` imports for two seconds to read it
+    path = distribution("scikit-learn").locate_file(_FILE)  # sklearn.datasets takes two seconds to import
     with gzip.open(str(path)) as file:
         table = torch.from_numpy(np.loadtxt(file, delimiter=","))
     pixels = (table[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).round().to(torch.uint8)
     labels = table[:, -1].long()
-    order = torch.randperm(len(labels), generator=generator(0, "digits"))  # a fixed split, not the run's seed
+    order = torch.randperm(len(labels), generator=generator(0, "digits"))  # fixed: it does not depend on the run's seed
     train, test = order[_TEST:], order[:_TEST]
     return Dataset(
         name="digits",

@@ -40,13 +40,19 @@ def load_mnist(folder: Path) -> Dataset:
 
 
 def _part(folder: Path, name: str) -> Tensor:
-    """One idx file, packed or not; fetched where neither is there."""
-    plain = folder / name
-    return read_idx(plain if plain.is_file() else fetch(folder, _FILES[f"{name}.gz"]))
+    """Return the values of one idx file, compressed or not; it is downloaded if it is not there."""
+    unpacked = folder / name
+    return read_idx(unpacked if unpacked.is_file() else fetch(folder, _FILES[f"{name}.gz"]))
 
 
 def read_idx(path: Path) -> Tensor:
-    """An idx file of unsigned bytes: big-endian magic 0x000008nn, n dimensions, then the values."""
+    """Return the values of an idx file of unsigned bytes.
+
+    The format: the big-endian magic number 0x000008nn, n dimensions of four bytes each, then the values.
+
+    Raises:
+        UserError: the file cannot be read or is incomplete.
+    """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
