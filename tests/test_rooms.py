@@ -71,7 +71,10 @@ def imports(path: str, text: str) -> Iterator[str]:
 
 
 def named_modules(text: str) -> Iterator[str]:
-    """Every `rofl.x.y` or `rofl.x.y:name` in a string that is no docstring: what is imported or run by name."""
+    """Every `rofl.x.y` or `rofl.x.y:name` in a string: what is imported or run by name.
+
+    Docstrings and calls that a message proposes, such as `rofl.resume(RUN)`, are left out.
+    """
     tree = ast.parse(text)
     docstrings = {
         node.body[0].value
@@ -82,7 +85,7 @@ def named_modules(text: str) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-            yield from re.findall(r"(?<![\w.])rofl(?:\.\w+)+(?::\w+)?", node.value)
+            yield from re.findall(r"(?<![\w.])rofl(?:\.\w+)+(?::\w+)?(?![\w(])", node.value)
 
 
 def module_file(dotted: str) -> str | None:
@@ -209,6 +212,7 @@ def test_an_arrow_that_points_up_is_seen_in_every_spelling() -> None:
     for line in ("from rofl.core import noise", "from . import sets", "from rofl import errors", "import torch"):
         assert not wrong_imports("data/new.py", line), line
     assert not wrong_imports("data/new.py", "'''Called by rofl.training.run.'''")
+    assert not wrong_imports("data/new.py", "raise UserError('No data.', 'rofl.resume(RUN, data=...)')")
 
 
 def test_flower_outside_its_public_interface_is_one_folders_work() -> None:

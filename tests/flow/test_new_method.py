@@ -1,0 +1,50 @@
+"""The method of docs/new-method.md, saved as the page says, runs as the page says."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+import rofl
+from rofl.config.overrides import parse_override
+from rofl.core.tensors import Tensors, digest
+from rofl.methods import FedAvg, Method
+from rofl.training.run_dir import RunDir
+
+PAGE = (Path(__file__).parents[2] / "docs" / "new-method.md").read_text()
+FEW = ("rounds=2", "clients=4", "cohort=2", "data.train=120", "data.test=60", "model.name=mlp", "method.epochs=1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (tmp_path / "fedprox.py").write_text(snippet)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)  # for worker processes
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    sys.modules.pop("fedprox", None)
+
+
+def test_workers_give_the_same_bits_and_the_penalty_counts(folder: Path) -> None:
+    kind = import_module("fedprox").FedProx
+    few = dict(parse_override(change) for change in FEW if "epochs" not in change)
+    experiment = rofl.preset("digits", **{key.replace(".", "__"): value for key, value in few.items()})
+
+    def train(name: str, method: Method, workers: int = 0) -> Tensors:
+        rofl.run(experiment, folder / name, method=method, workers=workers)
+        checkpoint = RunDir(folder / name).read_checkpoint()
+        assert checkpoint is not None
+        return checkpoint.server_state.model
+
+    here = train("here", kind(mu=0.5, batch=10, epochs=1))
+    assert digest(here) == digest(train("workers", kind(mu=0.5, batch=10, epochs=1), workers=2))
+    without, fedavg = train("without", kind(mu=0.0, batch=10, epochs=1)), train("fedavg", FedAvg(batch=10, epochs=1))
+    assert digest(here) != digest(without)
+    for name, tensor in without.items():
+        torch.testing.assert_close(tensor, fedavg[name], rtol=1e-4, atol=1e-6)
