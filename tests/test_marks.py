@@ -24,6 +24,16 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [name for file in FILES for name in file.undocumented] == []
 
 
+def test_flower_beyond_its_public_interface_is_in_one_folder() -> None:
+    found = marks.flower_imports(FILES)
+    assert found
+    assert {path.rpartition("/")[0] for path, _, _ in found} == {marks.FLOWER_FOLDER}
+
+
+def test_functions_say_what_they_read_and_write() -> None:
+    assert {name: names(found) for name, found in marks.bare_names(FILES).items() if found} == {}
+
+
 @pytest.fixture
 def small_source(tmp_path: Path) -> Path:
     """A package whose marks can be counted by hand."""

@@ -45,13 +45,7 @@ HOMES = {
     "opacus": "training/privacy_budget.py",
 }
 PUBLIC_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}
-FLOWER_INTERNAL = (  # for all other modules of flwr
-    "federation/flower_internal/",
-    "federation/apps.py",
-    "federation/gateway.py",
-    "federation/messaging.py",
-    "federation/strategy.py",
-)
+FLOWER_INTERNAL = "federation/flower_internal/"  # for all other modules of flwr
 NOT_MODULES = {"rofl.methods", "rofl.models", "rofl.datasets", "rofl.folder"}  # groups of entry points; a tag in MLflow
 
 
