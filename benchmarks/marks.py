@@ -76,6 +76,7 @@ class SourceFile:
     docstring_lines: int = 0
     code_lines: int = 0
     functions: list[Function] = field(default_factory=list)
+    bases: dict[str, list[str]] = field(default_factory=dict)  # of each class, without modules and type parameters
     undocumented: list[str] = field(default_factory=list)
 
     @property
@@ -142,6 +143,7 @@ def _collect(file: SourceFile, parent: ast.Module | Definition, outer: list[ast.
         if public and not docstring:
             file.undocumented.append(f"{file.path}:{node.lineno} {'.'.join(names)}")
         if isinstance(node, ast.ClassDef):
+            file.bases[node.name] = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
             _collect(file, node, [*outer, node])
             continue
         if constructor:  # documented where the class is
@@ -235,16 +237,24 @@ def bare_names(files: list[SourceFile]) -> dict[str, list[Function]]:
 def without_args(files: list[SourceFile]) -> tuple[list[Function], list[Function]]:
     """Return the public functions with three or more parameters, and those of them without `Args:`.
 
-    Typer commands are left out: their options carry their own help. The constructor of a class counts `Args:` and
-    `Attributes:` of the class.
+    Typer commands are left out: their options carry their own help. A constructor is explained by `Args:` or
+    `Attributes:` of its class, and a method by `Args:` of the base class whose method it implements.
     """
-    many = [
-        one
-        for file in files
-        for one in file.functions
-        if one.public and not one.command and one.parameters >= ARGS_FROM
-    ]
-    return many, [one for one in many if "Args:" not in one.docstring and "Attributes:" not in one.docstring]
+    functions = [one for file in files for one in file.functions]
+    bases = {name: found for file in files for name, found in file.bases.items()}
+    methods = {one.name for one in functions if "." in one.name and _has_args(one)}
+
+    def inherits(name: str) -> bool:
+        owner, _, method = name.rpartition(".")
+        above = [f"{base}.{method}" for base in bases.get(owner, [])]
+        return any(each in methods or inherits(each) for each in above)
+
+    many = [one for one in functions if one.public and not one.command and one.parameters >= ARGS_FROM]
+    return many, [one for one in many if not _has_args(one) and not inherits(one.name)]
+
+
+def _has_args(function: Function) -> bool:
+    return "Args:" in function.docstring or "Attributes:" in function.docstring
 
 
 def over(files: list[SourceFile], limit: int, commands: bool = False) -> list[Function]:

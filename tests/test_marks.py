@@ -56,7 +56,15 @@ def small_source(tmp_path: Path) -> Path:
             "def read(a, b, c, d, e, f, g, h, i):\n"
             '    """Read it.\n\n    Args:\n        a: explained.\n    """\n'
             '    text = """not\n\na docstring"""\n\n\n'
-            "def _private(a, b, c): ...\n"
+            "def _private(a, b, c): ...\n\n\n"
+            "class Base:\n"
+            '    """A base class."""\n\n'
+            "    def work(self, a, b, c):\n"
+            '        """Work.\n\n        Args:\n            a: explained.\n        """\n\n\n'
+            "class Child(other.Base[int]):\n"
+            '    """Explained by its base class."""\n\n'
+            "    def work(self, a, b, c):\n"
+            '        """Work better."""\n'
         ),
         "cli/__init__.py": "",
         "room/run.py": '"""What the command calls."""\n',
@@ -77,8 +85,8 @@ def test_marks_of_a_small_package_are_those_counted_by_hand(small_source: Path) 
     many, missing = marks.without_args(files)
     assert marks.rooms(small_source) == ["alone", "cli", "room"]
     assert (by_path["alone.py"].docstring_lines, by_path["alone.py"].code_lines) == (1, 2)
-    assert (by_path["room/alone.py"].docstring_lines, by_path["room/alone.py"].code_lines) == (12, 13)
-    assert [one.name for one in many] == ["Thing.__init__", "Thing.method", "read"]
+    assert (by_path["room/alone.py"].docstring_lines, by_path["room/alone.py"].code_lines) == (20, 17)
+    assert [one.name for one in many] == ["Thing.__init__", "Thing.method", "read", "Base.work", "Child.work"]
     assert [one.name for one in missing] == ["Thing.method"]
     assert [(one.name, one.parameters) for one in marks.over(files, 4)] == [("read", 9), ("Thing.method", 5)]
     assert [one.name for one in marks.over(files, 8, commands=True)] == ["run"]
