@@ -16,7 +16,7 @@ from PIL import Image
 import rofl
 from rofl.audit.suspect_list import SuspectRow
 from rofl.cli import main
-from rofl.cli.resolve import resolve_experiment
+from rofl.cli.resolve import ExperimentOptions, resolve_experiment
 from rofl.data.federated import load_federated
 from rofl.training import label_audit
 from rofl.training.loop import Interrupted
@@ -285,7 +285,7 @@ def test_a_run_with_labels_goes_on_from_another_folder(
     first: Path, audit: Any, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audit(copied(first), "--labels-out", "new.csv")
-    chosen = resolve_experiment("digits", [*SETS, "rounds=3"], None, None, labels=Path("new.csv"))
+    chosen = resolve_experiment(ExperimentOptions("digits", [*SETS, "rounds=3"], labels=Path("new.csv")))
     rofl.run(chosen, "whole", workers=0)
 
     def stop(_: object, entry: Mapping[str, Any]) -> None:
@@ -300,7 +300,7 @@ def test_a_run_with_labels_goes_on_from_another_folder(
     assert code == 0, err
     assert outcome(Path("../cut")) == outcome(Path("../whole"))
     audit("../cut", "--labels-out", "third.csv")  # held against the data, as the first was
-    again = load_federated(resolve_experiment("digits", SETS, None, None, labels=Path("third.csv")).split)
+    again = load_federated(resolve_experiment(ExperimentOptions("digits", SETS, labels=Path("third.csv"))).split)
     assert {str(row): str(label) for row, label in enumerate(again.labels.tolist())} == {
         row["sample"]: row["label"] for row in table("third.csv")
     }
@@ -664,7 +664,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
 
 def test_settings_of_the_runs_here_are_those_of_the_command_line() -> None:
     """Else `AGAIN` would not be again."""
-    assert resolve_experiment("digits", [*SETS, "method.t_pl=20"], None, None) == digits()
+    assert resolve_experiment(ExperimentOptions("digits", [*SETS, "method.t_pl=20"])) == digits()
 
 
 def test_corrected_labels_of_new_data_can_be_trained_with(learnt: Path, audit: Any) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,79 @@ def test_a_mistake_is_one_sentence_with_the_next_thing_to_try(mistake, tmp_path,
     assert hint in " ".join(said.err.split())
     assert said.out == ""
     assert not (tmp_path / "runs").exists()
+
+
+OLD = """rounds = 1
+[data]
+train = 200
+light = 0.1
+[noise]
+spread = 0.1
+"""
+
+
+NEW = OLD.replace("light", "brightness").replace("spread", "client_spread")
+
+
+def test_old_names_of_settings_work_with_one_line_each(tmp_path) -> None:
+    (tmp_path / "old.toml").write_text(OLD)
+    (tmp_path / "new.toml").write_text(NEW)
+    old = rofl("split", "old.toml", "--set", "noise.spread=0.2", "--set", "seed=1", "--json", cwd=tmp_path)
+    new = rofl("split", "new.toml", "--set", "noise.client_spread=0.2", "--set", "seed=1", "--json", cwd=tmp_path)
+    assert old.returncode == 0, old.stderr
+    assert old.stderr.splitlines() == [
+        "notice: data.light is now called data.brightness",
+        "notice: noise.spread is now called noise.client_spread",
+    ]
+    assert (new.stdout, new.stderr) == (old.stdout, "")
+    value = rofl("split", "--set", "data.partition=drawn", "--set", "data.each=9", "--json", cwd=tmp_path)
+    assert json.loads(value.stdout)["largest_client"] == 9
+    assert value.stderr.splitlines() == [
+        "notice: data.partition = drawn is now called data.partition = sampled",
+        "notice: data.each is now called data.samples_per_client",
+    ]
+
+
+METHOD = """
+from dataclasses import dataclass
+
+from rofl.methods import FedAvg
+
+
+@dataclass(frozen=True)
+class Halved(FedAvg):
+    \"\"\"FedAvg that moves half as far.\"\"\"
+
+    share: float = 0.5
+
+    def server_update(self, server_state, total, ctx):
+        moved = super().server_update(server_state, total, ctx)
+        model = {k: v + self.share * (moved.model[k] - v) if v.is_floating_point() else v
+                 for k, v in server_state.model.items()}
+        return type(moved)(model, moved.aux)
+"""
+
+
+def test_a_method_in_a_file_of_the_current_folder_is_trained_resumed_and_compared(tmp_path) -> None:
+    (tmp_path / "my_methods.py").write_text(METHOD)
+
+    def program(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [Path(sys.executable).with_name("rofl"), *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    done = program("run", *TINY, "--method", "my_methods:Halved", "--set", "method.share=0.25", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["method"], summary["folder"]) == ("my_methods:Halved", "runs/digits-my_methods_Halved-1")
+    (tmp_path / summary["folder"] / "summary.json").unlink()  # so that the end is computed again
+    again = program("resume", summary["folder"], "--workers", "1", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["digest"] == summary["digest"]
+    wrong = program("run", "--method", "my_methods:Haved")
+    assert wrong.returncode == 2
+    assert "my_methods:Haved" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
 
 
 def test_a_missing_data_set_says_where_to_put_it(tmp_path, monkeypatch) -> None:

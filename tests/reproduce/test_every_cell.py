@@ -1,4 +1,4 @@
-"""Every cell of every grid builds, and goes through one real round; counted, so that a lost one is noticed."""
+"""Every cell of every table builds, and goes through one real round; counted, so that a lost one is noticed."""
 
 import functools
 from collections.abc import Iterable
@@ -77,7 +77,7 @@ def experiments(scale: Scale) -> list[Experiment]:
 @pytest.mark.parametrize("scale", NUMBERS)
 def test_every_cell_builds(scale: Scale) -> None:
     plan, different = make_plan("all", scale, 1, Path("nowhere")), experiments(scale)
-    built = [one for grid, cells in plan.chosen for cell in cells for one in plan.of_cell(grid, cell)]
+    built = [one for table, cells in plan.chosen for cell in cells for one in plan.cell_experiments(table, cell)]
     assert len(built) == NUMBERS[scale]
     assert len({one.toml() for one in built}) == len(different) == EXPERIMENTS[scale]
     assert all(one.build_method() for one in different)
@@ -87,9 +87,9 @@ def test_every_cell_builds(scale: Scale) -> None:
 
 def test_every_grid_has_as_many_cells_as_we_know_of() -> None:
     found = {}
-    for grid, cells in make_plan("all", "paper", 1, Path("nowhere")).chosen:
-        built = [cell_experiment(grid, cell, "paper", 0) for cell in cells]
-        found[grid.name] = (len(built), len({one.toml() for one in built if one is not None}))
+    for table, cells in make_plan("all", "paper", 1, Path("nowhere")).chosen:
+        built = [cell_experiment(table, cell, "paper", 0) for cell in cells]
+        found[table.name] = (len(built), len({one.toml() for one in built if one is not None}))
     assert found == GRIDS
 
 

@@ -117,9 +117,9 @@ def cell_at(name: str, row: str, column: str) -> TableCell:
 
 def test_every_table_and_figure_has_a_name() -> None:
     assert PAPER_TABLES.keys() == NAMES
-    assert {grid.name for grid in find_tables("all")} == NAMES
+    assert {table.name for table in find_tables("all")} == NAMES
     assert [find_tables(name)[0].name for name in PAPER_TABLES] == list(PAPER_TABLES)
-    assert {name: grid.name for name, grid in PAPER_TABLES.items()} == {name: name for name in PAPER_TABLES}
+    assert {name: table.name for name, table in PAPER_TABLES.items()} == {name: name for name in PAPER_TABLES}
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -153,13 +153,13 @@ def test_no_two_cells_stand_at_one_place(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NAMES - {"fig-hyperparameters"}))
 def test_every_place_of_a_table_has_a_cell(name: str) -> None:
-    grid = PAPER_TABLES[name]
-    assert len(grid.cells) == len(grid.rows) * len(grid.columns)
+    table = PAPER_TABLES[name]
+    assert len(table.cells) == len(table.rows) * len(table.columns)
 
 
 def test_only_times_are_measured_alone() -> None:
-    assert [name for name, grid in PAPER_TABLES.items() if grid.alone] == ["table-time"]
-    assert {cell.measure for grid in PAPER_TABLES.values() if not grid.alone for cell in grid.cells} == {
+    assert [name for name, table in PAPER_TABLES.items() if table.timed] == ["table-time"]
+    assert {cell.measure for table in PAPER_TABLES.values() if not table.timed for cell in table.cells} == {
         *("accuracy", "precision", "recall", "features apart", "weights apart")
     }
 
@@ -340,9 +340,9 @@ EVERY = {"plain": 10, "coteaching": 10, "joint": 0, "selflearning": 5, "rofl": 1
 def protocol() -> list[tuple[str, Experiment]]:
     """Every federated experiment of the three main tables, with its data set."""
     return [
-        (grid.data, of(name, cell.row, cell.column))
-        for name, grid in PAPER_TABLES.items()
-        for cell in grid.cells
+        (table.data, of(name, cell.row, cell.column))
+        for name, table in PAPER_TABLES.items()
+        for cell in table.cells
         if name in ("table-mnist", "table-cifar10", "table-clothing1m") and cell.column != "C. L."
     ]
 
@@ -401,9 +401,9 @@ def test_covidx_is_at_100_medical_centres() -> None:
 
 
 def test_tiny_needs_no_files_and_lite_is_small() -> None:
-    for name, grid in PAPER_TABLES.items():
-        for cell in grid.cells:
-            tiny, lite = (cell_experiment(grid, cell, scale, 0) for scale in ("tiny", "lite"))
+    for name, table in PAPER_TABLES.items():
+        for cell in table.cells:
+            tiny, lite = (cell_experiment(table, cell, scale, 0) for scale in ("tiny", "lite"))
             assert (tiny is None) == (lite is None)
             if tiny is None or lite is None:
                 continue
@@ -420,12 +420,12 @@ def is_alone(cell: TableCell) -> bool:
 
 
 def test_whatever_stands_in_for_the_papers_data_is_told() -> None:
-    for grid in PAPER_TABLES.values():
+    for table in PAPER_TABLES.values():
         for scale in SCALES:
-            chosen = cell_experiment(grid, grid.cells[0], scale, 0)
+            chosen = cell_experiment(table, table.cells[0], scale, 0)
             assert chosen is not None
-            other = chosen.data.name != grid.data or chosen.noise.kind == "human"
-            assert bool(substitution_note(scale, grid.data)) == other
+            other = chosen.data.name != table.data or chosen.noise.kind == "human"
+            assert bool(substitution_note(scale, table.data)) == other
 
 
 # --- choosing ---
@@ -452,7 +452,7 @@ def test_cells_are_chosen_by_row_column_and_method() -> None:
 
 def test_words_choose_among_all_grids_those_that_know_them() -> None:
     plan = make_plan("all", "tiny", 1, Path("nowhere"), "eta 0.2")
-    assert [grid.name for grid, _ in plan.chosen] == ["table-client-noise"]
+    assert [table.name for table, _ in plan.chosen] == ["table-client-noise"]
 
 
 def test_an_unknown_grid_is_told_with_the_nearest() -> None:
@@ -468,10 +468,10 @@ def test_an_unknown_cell_is_told_with_an_example() -> None:
 
 @pytest.mark.parametrize("name", PAPER_TABLES)
 def test_every_row_and_every_column_can_be_chosen(name: str) -> None:
-    grid = PAPER_TABLES[name]
-    for row in grid.rows:
+    table = PAPER_TABLES[name]
+    for row in table.rows:
         assert {place[0] for place in chosen_cells(name, row)} == {row}
-    for column in grid.columns:
+    for column in table.columns:
         assert {place[1] for place in chosen_cells(name, column)} == {column}
 
 
@@ -493,10 +493,10 @@ def test_a_plan_runs_shared_cells_once_and_times_alone() -> None:
 def test_a_grid_can_run_on_another_data_set_and_says_so() -> None:
     plan = make_plan("table-ablation", "lite", 1, Path("nowhere"), data="mnist")
     assert {one.data.name for one in plan.experiments()} == {"mnist"}
-    (grid, cells), original = plan.chosen[0], PAPER_TABLES["table-ablation"]
+    (table, cells), original = plan.chosen[0], PAPER_TABLES["table-ablation"]
     assert [(cell.row, cell.paper) for cell in cells] == [(cell.row, cell.paper) for cell in original.cells]
-    assert "on MNIST" in grid.note
-    assert "CIFAR-10" in grid.note
+    assert "on MNIST" in table.note
+    assert "CIFAR-10" in table.note
     assert plan.name == "table-ablation-mnist"
     assert (
         make_plan("table-mnist", "lite", 1, Path("nowhere"), data="mnist").chosen[0][0] == PAPER_TABLES["table-mnist"]

@@ -1,4 +1,4 @@
-"""What came out of a grid: values, tables and the page, from run folders as they lie on disk."""
+"""What came out of a table: values, tables and the page, from run folders as they lie on disk."""
 
 import dataclasses
 import html
@@ -13,9 +13,9 @@ import pytest
 
 from rofl import report
 from rofl.audit.detection import Detection
-from rofl.reproduce import PAPER_TABLES, PaperTable, TableCell, cell_experiment
+from rofl.reproduce import PAPER_TABLES, PaperTable, Plan, TableCell, cell_experiment
 from rofl.reproduce.markdown import markdown, notes
-from rofl.reproduce.results import CellResult, TableResult, collect
+from rofl.reproduce.results import CellResult, TableResult, collect_results
 from rofl.reproduce.run_cache import RunCache
 from rofl.training.records import NoiseRecord, RoundRecord, RunSummary
 from tests.report.reading import Page
@@ -23,11 +23,11 @@ from tests.report.reading import Page
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert('$x')</script>"
 
 
-def finish(store: RunCache, grid: PaperTable, cell: TableCell, seed: int, **summary: object) -> Path:
+def finish(cache: RunCache, table: PaperTable, cell: TableCell, seed: int, **summary: object) -> Path:
     """A finished cell, as a run leaves it."""
-    chosen = cell_experiment(grid, cell, "tiny", seed)
+    chosen = cell_experiment(table, cell, "tiny", seed)
     assert chosen is not None
-    place = store.place(chosen)
+    place = cache.find(chosen)
     place.write_experiment(chosen)
     place.write_summary(
         RunSummary(
@@ -51,11 +51,17 @@ def finish(store: RunCache, grid: PaperTable, cell: TableCell, seed: int, **summ
     return place.path
 
 
-def scored(store: RunCache, grid: PaperTable, seeds: int) -> TableResult:
-    return collect(grid, grid.cells, "tiny", seeds, store, {})
+def collect(table: PaperTable, seeds: int, cache: RunCache, problems: dict[Path, str]) -> TableResult:
+    """The results of all cells of a table."""
+    plan = Plan(table.name, [(table, list(table.cells))], "tiny", seeds, cache.folder)
+    return collect_results(plan, table, table.cells, cache, problems)
 
 
-# --- entries ---
+def scored(cache: RunCache, table: PaperTable, seeds: int) -> TableResult:
+    return collect(table, seeds, cache, {})
+
+
+# --- cells ---
 
 
 @pytest.mark.parametrize(
@@ -76,9 +82,9 @@ def test_an_entry_reads_ours_then_the_papers(cell: TableCell, values: tuple[floa
 
 
 def test_mean_and_spread_are_those_of_the_seeds() -> None:
-    entry = CellResult(TableCell("a", "b"), (80.0, 81.0, 85.0))
-    assert entry.mean == 82
-    assert entry.spread == statistics.stdev([80, 81, 85])
+    cell_result = CellResult(TableCell("a", "b"), (80.0, 81.0, 85.0))
+    assert cell_result.mean == 82
+    assert cell_result.spread == statistics.stdev([80, 81, 85])
     assert (CellResult(TableCell("a", "b"), (80.0,)).mean, CellResult(TableCell("a", "b"), (80.0,)).spread) == (
         80,
         None,
@@ -91,10 +97,10 @@ def test_every_measure_is_read_from_its_place(tmp_path: Path) -> None:
         TableCell("Ours", measure, measure=measure)
         for measure in ("accuracy", "seconds", "precision", "recall", "features apart", "weights apart")
     )
-    grid, store = PaperTable("g", "Table 0", "x", "cifar10", cells), RunCache(tmp_path)
+    table, cache = PaperTable("g", "Table 0", "x", "cifar10", cells), RunCache(tmp_path)
     folder = finish(
-        store,
-        grid,
+        cache,
+        table,
         cells[0],
         0,
         test_accuracy=71.5,
@@ -105,32 +111,32 @@ def test_every_measure_is_read_from_its_place(tmp_path: Path) -> None:
             {"features apart": 0.1, "weights apart": 0.2, "points": [{"x": 0, "y": 1, "client": -1, "class": 2}]}
         )
     )
-    found = collect(grid, cells, "tiny", 1, store, {})
-    assert [entry.values for entry in found.entries] == [(71.5,), (0.25,), (0.9,), (0.8,), (0.1,), (0.2,)]
-    assert {entry.folders for entry in found.entries} == {(folder,)}
+    found = collect(table, 1, cache, {})
+    assert [cell_result.values for cell_result in found.cells] == [(71.5,), (0.25,), (0.9,), (0.8,), (0.1,), (0.2,)]
+    assert {cell_result.folders for cell_result in found.cells} == {(folder,)}
     assert found.seconds == 10  # one run, though six cells show it
 
 
 def test_detection_that_is_not_known_is_no_value(tmp_path: Path) -> None:
     cells = (TableCell("Precision", "0", measure="precision"),)
-    grid, store = PaperTable("g", "Table 0", "x", "cifar10", cells), RunCache(tmp_path)
-    finish(store, grid, cells[0], 0, detection=None)
-    finish(store, grid, cells[0], 1, detection=Detection(None, 0.0))
-    assert scored(store, grid, 2).entries[0].values == ()
+    table, cache = PaperTable("g", "Table 0", "x", "cifar10", cells), RunCache(tmp_path)
+    finish(cache, table, cells[0], 0, detection=None)
+    finish(cache, table, cells[0], 1, detection=Detection(None, 0.0))
+    assert scored(cache, table, 2).cells[0].values == ()
 
 
 def test_only_finished_seeds_count_and_a_problem_is_kept(tmp_path: Path) -> None:
-    grid, store = PAPER_TABLES["intensity"], RunCache(tmp_path)
-    usual, light = grid.cells
+    table, cache = PAPER_TABLES["intensity"], RunCache(tmp_path)
+    usual, light = table.cells
     for seed, accuracy in enumerate((70.0, 74.0)):
-        finish(store, grid, usual, seed, test_accuracy=accuracy)
-    chosen = cell_experiment(grid, light, "tiny", 2)
+        finish(cache, table, usual, seed, test_accuracy=accuracy)
+    chosen = cell_experiment(table, light, "tiny", 2)
     assert chosen is not None
-    found = collect(grid, grid.cells, "tiny", 3, store, {store.place(chosen).path: "It did not run."})
-    assert [entry.values for entry in found.entries] == [(70.0, 74.0), ()]
-    assert [entry.problem for entry in found.entries] == ["", "It did not run."]
-    assert found.entry("Ours", "as they are") == found.entries[0]
-    assert found.entry("Ours", "elsewhere") is None
+    found = collect(table, 3, cache, {cache.find(chosen).path: "It did not run."})
+    assert [cell_result.values for cell_result in found.cells] == [(70.0, 74.0), ()]
+    assert [cell_result.problem for cell_result in found.cells] == ["", "It did not run."]
+    assert found.cell("Ours", "as they are") == found.cells[0]
+    assert found.cell("Ours", "elsewhere") is None
     assert found.seconds == 20
 
 
@@ -149,31 +155,31 @@ def rows_of(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", PAPER_TABLES)
 def test_markdown_has_every_row_and_column(name: str, tmp_path: Path) -> None:
-    grid = PAPER_TABLES[name]
-    found = scored(RunCache(tmp_path), grid, 1)
+    table = PAPER_TABLES[name]
+    found = scored(RunCache(tmp_path), table, 1)
     text = markdown(found)
     head, rule, *rows = rows_of(text)
     assert head[1:] == found.columns
     assert set(rule) == {"---"}
-    assert [row[0] for row in rows] == grid.rows
+    assert [row[0] for row in rows] == table.rows
     assert {len(row) for row in (head, rule, *rows)} == {len(found.columns) + 1}
     for row in rows:
         for column, shown in zip(found.columns, row[1:], strict=True):
-            entry = found.entry(row[0], column)
-            assert shown == ("" if entry is None else entry.text)
-    assert text.startswith(f"## {name} ({grid.where})\n")
+            cell_result = found.cell(row[0], column)
+            assert shown == ("" if cell_result is None else cell_result.text)
+    assert text.startswith(f"## {name} ({table.where})\n")
     assert "The embedded digits stand in for the paper's data set." in text
-    assert grid.note in text
+    assert table.note in text
 
 
 def test_notes_say_scale_seeds_and_time(tmp_path: Path) -> None:
-    grid, store = PAPER_TABLES["intensity"], RunCache(tmp_path)
-    assert notes(scored(store, grid, 3))[0] == "Scale tiny; ours / the paper; no seeds; 0 s of training in all."
-    finish(store, grid, grid.cells[0], 0)
-    assert notes(scored(store, grid, 3))[0] == "Scale tiny; ours / the paper; 1 seed; 10 s of training in all."
-    finish(store, grid, grid.cells[0], 1)
-    finish(store, grid, grid.cells[1], 0)
-    said = notes(scored(store, grid, 3))[0]
+    table, cache = PAPER_TABLES["intensity"], RunCache(tmp_path)
+    assert notes(scored(cache, table, 3))[0] == "Scale tiny; ours / the paper; no seeds; 0 s of training in all."
+    finish(cache, table, table.cells[0], 0)
+    assert notes(scored(cache, table, 3))[0] == "Scale tiny; ours / the paper; 1 seed; 10 s of training in all."
+    finish(cache, table, table.cells[0], 1)
+    finish(cache, table, table.cells[1], 0)
+    said = notes(scored(cache, table, 3))[0]
     assert said == "Scale tiny; ours ± sample standard deviation / the paper; 1 or 2 seeds; 30 s of training in all."
     assert "the paper" not in notes(scored(RunCache(tmp_path / "empty"), PAPER_TABLES["fig-tsne"], 1))[0]
 
@@ -188,23 +194,23 @@ def test_notes_name_what_stands_in(scale: str, name: str, words: str) -> None:
 
 
 def test_problems_are_told_once(tmp_path: Path) -> None:
-    grid = PAPER_TABLES["table-cifar10"]
-    outcome = TableResult(grid, "paper", tuple(CellResult(cell, (), (), "There is no data.") for cell in grid.cells))
-    assert markdown(outcome).count("- Not run: There is no data.") == 1
-    assert "Not run" not in markdown(scored(RunCache(tmp_path), grid, 1))
+    table = PAPER_TABLES["table-cifar10"]
+    result = TableResult(table, "paper", tuple(CellResult(cell, (), (), "There is no data.") for cell in table.cells))
+    assert markdown(result).count("- Not run: There is no data.") == 1
+    assert "Not run" not in markdown(scored(RunCache(tmp_path), table, 1))
 
 
 # --- the page ---
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[TableResult]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[TableResult]:
     """A line chart, bars and the t-SNE pictures, with a cell that could not run; nobody changes them."""
-    store = RunCache(tmp_path_factory.mktemp("outcomes") / "cells")
+    cache = RunCache(tmp_path_factory.mktemp("results") / "cells")
     for name in ("table-client-noise", "intensity", "fig-tsne"):
         for number, cell in enumerate(PAPER_TABLES[name].cells):
             for seed in (0, 1):
-                folder = finish(store, PAPER_TABLES[name], cell, seed, test_accuracy=60.0 + number + seed)
+                folder = finish(cache, PAPER_TABLES[name], cell, seed, test_accuracy=60.0 + number + seed)
                 points = [
                     {"x": n * 0.5, "y": -n * 1.0, "client": client, "class": n}
                     for client in (-1, 0, 4)
@@ -212,7 +218,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[TableResult]:
                 ]
                 kept = {"features apart": 0.1, "weights apart": 0.02, "points": points}
                 (folder / "divergence.json").write_text(json.dumps(kept))
-    whole = [scored(store, PAPER_TABLES[name], 2) for name in ("table-client-noise", "intensity", "fig-tsne")]
+    whole = [scored(cache, PAPER_TABLES[name], 2) for name in ("table-client-noise", "intensity", "fig-tsne")]
     failed = tuple(CellResult(cell, (), (), HOSTILE) for cell in PAPER_TABLES["fig-hyperparameters"].cells)
     return [*whole, TableResult(PAPER_TABLES["fig-hyperparameters"], "paper", failed)]
 
@@ -221,16 +227,16 @@ def drawings(page: str) -> list[dict[str, list[dict[str, object]]]]:
     return [json.loads(text) for text in re.findall(r"const drawing = (.*);\n", page)]
 
 
-def test_the_page_holds_every_number_and_loads_nothing(outcomes: list[TableResult], tmp_path: Path) -> None:
-    text = report.write_paper_page(outcomes, tmp_path / "page.html").read_text()
+def test_the_page_holds_every_number_and_loads_nothing(results: list[TableResult], tmp_path: Path) -> None:
+    text = report.write_paper_page(results, tmp_path / "page.html").read_text()
     page = Page(text)
-    for outcome in outcomes:
-        assert page.all("section", id=outcome.grid.name)
-        for sentence in notes(outcome):
+    for result in results:
+        assert page.all("section", id=result.table.name)
+        for sentence in notes(result):
             assert sentence in page.text
-        for entry in outcome.entries:
-            assert entry.text in page.text
-            assert entry.cell.row in page.text
+        for cell_result in result.cells:
+            assert cell_result.text in page.text
+            assert cell_result.cell.row in page.text
     for tag, attributes in page.elements:
         assert tag not in ("link", "iframe", "object", "embed", "base", "form", "img")
         assert not {"src", "href", "srcset", "action", "data", "poster", "background"} & attributes.keys()
@@ -245,13 +251,13 @@ def test_the_page_holds_every_number_and_loads_nothing(outcomes: list[TableResul
     assert len(page.all("script")) == 2
 
 
-def test_the_page_draws_ours_and_the_papers(outcomes: list[TableResult], tmp_path: Path) -> None:
-    text = report.write_paper_page(outcomes, tmp_path / "page.html").read_text()
+def test_the_page_draws_ours_and_the_papers(results: list[TableResult], tmp_path: Path) -> None:
+    text = report.write_paper_page(results, tmp_path / "page.html").read_text()
     lines, bars, without, with_ = (drawing["data"] for drawing in drawings(text))
     ours, papers = lines
-    eta = outcomes[0]
-    assert ours["y"] == [entry.mean for entry in eta.entries]
-    assert papers["y"] == [entry.cell.paper for entry in eta.entries]
+    eta = results[0]
+    assert ours["y"] == [cell_result.mean for cell_result in eta.cells]
+    assert papers["y"] == [cell_result.cell.paper for cell_result in eta.cells]
     assert ours["x"] == papers["x"] == eta.columns
     assert (ours["name"], papers["name"]) == ("Ours", "Ours, paper")
     assert [trace["type"] for trace in (ours, papers, *bars)] == ["scatter", "scatter", "bar", "bar"]
@@ -263,17 +269,19 @@ def test_the_page_draws_ours_and_the_papers(outcomes: list[TableResult], tmp_pat
     assert all(f'Plotly.newPlot("{place}"' in text for place in places)
 
 
-def test_hostile_text_is_escaped(outcomes: list[TableResult], tmp_path: Path) -> None:
-    grid = dataclasses.replace(
-        outcomes[0].grid, about=HOSTILE, where=HOSTILE, note=HOSTILE, corner=HOSTILE, across=HOSTILE
+def test_hostile_text_is_escaped(results: list[TableResult], tmp_path: Path) -> None:
+    table = dataclasses.replace(
+        results[0].table, about=HOSTILE, where=HOSTILE, note=HOSTILE, corner=HOSTILE, across=HOSTILE
     )
-    entries = tuple(
+    cells = tuple(
         CellResult(
-            dataclasses.replace(entry.cell, row=HOSTILE, column=f"{number}{HOSTILE}"), entry.values, entry.folders
+            dataclasses.replace(cell_result.cell, row=HOSTILE, column=f"{number}{HOSTILE}"),
+            cell_result.values,
+            cell_result.folders,
         )
-        for number, entry in enumerate(outcomes[0].entries)
+        for number, cell_result in enumerate(results[0].cells)
     )
-    text = report.write_paper_page([TableResult(grid, "tiny", entries)], tmp_path / "page.html").read_text()
+    text = report.write_paper_page([TableResult(table, "tiny", cells)], tmp_path / "page.html").read_text()
     page = Page(text)
     assert len(page.all("script")) == 2
     assert not page.all("img")
@@ -292,11 +300,11 @@ def test_a_grid_of_which_nothing_ran_has_no_chart(name: str, tmp_path: Path) -> 
     assert PAPER_TABLES[name].where in page.text
 
 
-def test_a_real_browser_draws_the_page_without_a_complaint(outcomes: list[TableResult], tmp_path: Path) -> None:
+def test_a_real_browser_draws_the_page_without_a_complaint(results: list[TableResult], tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("there is no Chromium here to open the page with")
-    page = report.write_paper_page(outcomes, tmp_path / "page.html")
+    page = report.write_paper_page(results, tmp_path / "page.html")
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     options += ["--enable-logging=stderr", "--virtual-time-budget=3000", "--dump-dom"]
     done = subprocess.run([browser, *options, page.as_uri()], capture_output=True, text=True, timeout=120)

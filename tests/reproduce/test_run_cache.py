@@ -16,10 +16,9 @@ import pytest
 
 import rofl
 from rofl.config.schema import Experiment
-from rofl.reproduce.cell_runner import run_cells
+from rofl.reproduce.cell_runner import CellProgress, run_cells
 from rofl.reproduce.plan import make_plan
 from rofl.reproduce.run_cache import RunCache
-from rofl.training.run_dir import RunDir
 from tests.flow import called
 from tests.flow.tiny import outcome, tiny, undisturbed, wait_for_lines
 from tests.simulation.processes import children, wait_until_gone
@@ -56,45 +55,45 @@ def workers_of(pid: int) -> set[int]:
 
 def test_cells_side_by_side_end_as_runs_do_and_are_kept(tmp_path: Path) -> None:
     """One of them was stopped before, and goes on; one is named twice."""
-    store, stopped = RunCache(tmp_path), FEW[0]
+    cache, stopped = RunCache(tmp_path), FEW[0]
     with pytest.raises(rofl.training.run.Interrupted):
-        rofl.run(stopped, store.place(stopped).path, workers=0, listener=interrupt)
-    first = store.place(stopped).read_history()
-    assert not store.place(stopped).is_finished()
-    heard: list[tuple[int, list[RunDir]]] = []
-    assert run_cells([*FEW, FEW[1]], store, 2, workers=0, listener=lambda *said: heard.append(said)) == {}
-    assert [outcome(store.place(one).path) for one in FEW] == [undisturbed(one) for one in FEW]
-    assert store.place(stopped).read_history()[:1] == first  # its time included: it was not run again
+        rofl.run(stopped, cache.find(stopped).path, workers=0, listener=interrupt)
+    first = cache.find(stopped).read_history()
+    assert not cache.find(stopped).is_finished()
+    heard: list[CellProgress] = []
+    assert run_cells([*FEW, FEW[1]], cache, 2, workers=0, on_progress=heard.append) == {}
+    assert [outcome(cache.find(one).path) for one in FEW] == [undisturbed(one) for one in FEW]
+    assert cache.find(stopped).read_history()[:1] == first  # its time included: it was not run again
     assert len(list(tmp_path.glob("*/config.toml"))) == len(FEW)
     assert heard
-    assert all(1 <= rounds <= 2 * len(FEW) and len(running) <= 2 for rounds, running in heard)
+    assert all(1 <= now.rounds <= now.total == 2 * len(FEW) and len(now.running) <= 2 for now in heard)
     assert not workers_of(os.getpid())
     before = times(tmp_path)
-    assert run_cells(FEW, RunCache(tmp_path), 2, workers=0, listener=lambda *_: pytest.fail("nothing to do")) == {}
+    assert run_cells(FEW, RunCache(tmp_path), 2, workers=0, on_progress=lambda _: pytest.fail("nothing to do")) == {}
     assert times(tmp_path) == before
 
 
 def test_what_cannot_run_gives_its_sentence_what_is_finished_stays_and_the_others_run(tmp_path: Path) -> None:
-    store = RunCache(tmp_path / "cells")
+    cache = RunCache(tmp_path / "cells")
     finished, broken, absent, sound = FEW[0], FEW[1], tiny(data__name="clothing1m"), FEW[2]
-    done = rofl.run(finished, store.place(finished).path, workers=0)
-    store.place(broken).write_experiment(broken)
-    (store.place(broken).path / "metrics.jsonl").mkdir()  # where a file belongs
+    done = rofl.run(finished, cache.find(finished).path, workers=0)
+    cache.find(broken).write_experiment(broken)
+    (cache.find(broken).path / "metrics.jsonl").mkdir()  # where a file belongs
     before, heard = times(done.folder.parent), []
     told = run_cells(
         [finished, broken, absent, sound],
-        store,
+        cache,
         1,
         workers=0,
         data_dir=tmp_path / "empty",
-        listener=lambda rounds, _: heard.append(rounds),
+        on_progress=lambda now: heard.append(now.rounds),
     )
-    assert told.keys() == {store.place(broken).path, store.place(absent).path}
-    assert "metrics.jsonl" in told[store.place(broken).path]
-    sentence = told[store.place(absent).path]
+    assert told.keys() == {cache.find(broken).path, cache.find(absent).path}
+    assert "metrics.jsonl" in told[cache.find(broken).path]
+    sentence = told[cache.find(absent).path]
     assert sentence.startswith(f"Clothing1M is not in {tmp_path / 'empty' / 'clothing1m'}. Try: ")
     assert "\n" not in sentence
-    assert outcome(store.place(sound).path) == undisturbed(sound)
+    assert outcome(cache.find(sound).path) == undisturbed(sound)
     assert before.items() <= times(done.folder.parent).items()
     assert heard[0] == 2  # the finished one counts
 
@@ -107,14 +106,14 @@ def interrupt(*_: object) -> None:
 
 
 def test_different_experiments_have_different_folders_and_names_do_not_matter(tmp_path: Path) -> None:
-    store = RunCache(tmp_path)
+    cache = RunCache(tmp_path)
     plan = make_plan("all", "paper", 2, tmp_path)
     experiments = plan.experiments()
-    places = {store.place(one).path for one in experiments}
+    places = {cache.find(one).path for one in experiments}
     assert len(places) == len(experiments) == 2 * 170
     assert not any(path.exists() for path in places)
     renamed = FEW[0].model_copy(update={"name": "another"})
-    assert store.place(renamed) == store.place(FEW[0]) == RunCache(tmp_path).place(FEW[0])
+    assert cache.find(renamed) == cache.find(FEW[0]) == RunCache(tmp_path).find(FEW[0])
 
 
 def test_a_folder_of_an_older_version_with_any_name_is_found(tmp_path: Path) -> None:
@@ -125,17 +124,17 @@ def test_a_folder_of_an_older_version_with_any_name_is_found(tmp_path: Path) -> 
     assert text.count("\n") - older.count("\n") == len(newer)
     (tmp_path / "by hand").mkdir()
     (tmp_path / "by hand" / "config.toml").write_text(older)
-    assert RunCache(tmp_path).place(FEW[0]).path == tmp_path / "by hand"
+    assert RunCache(tmp_path).find(FEW[0]).path == tmp_path / "by hand"
     other = FEW[0].model_copy(update={"seed": 5})
-    assert RunCache(tmp_path).place(other).path != tmp_path / "by hand"
+    assert RunCache(tmp_path).find(other).path != tmp_path / "by hand"
 
 
 # --- what goes wrong ---
 
 
 def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: Path) -> None:
-    endless, store = tiny(rounds=LONG, checkpoint_every=LONG), RunCache(tmp_path)
-    lines = store.place(endless).path / "metrics.jsonl"
+    endless, cache = tiny(rounds=LONG, checkpoint_every=LONG), RunCache(tmp_path)
+    lines = cache.find(endless).path / "metrics.jsonl"
 
     def axe() -> None:
         until(lambda: lines.is_file() and lines.read_text().count("\n") >= 2)
@@ -144,10 +143,10 @@ def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: P
 
     thread = threading.Thread(target=axe)
     thread.start()
-    told = run_cells([endless, FEW[0]], store, 1, workers=0)
+    told = run_cells([endless, FEW[0]], cache, 1, workers=0)
     thread.join()
-    assert told == {store.place(endless).path: "its process died; run it again to go on"}
-    assert outcome(store.place(FEW[0]).path) == undisturbed(FEW[0])
+    assert told == {cache.find(endless).path: "its process died; run it again to go on"}
+    assert outcome(cache.find(FEW[0]).path) == undisturbed(FEW[0])
     assert not workers_of(os.getpid())
 
 
@@ -195,7 +194,7 @@ def started_by(process: "subprocess.Popen[str]") -> set[int]:
 
 
 def test_a_killed_command_leaves_nobody_behind_and_goes_on_next_time(tmp_path: Path) -> None:
-    place = RunCache(tmp_path / "kept" / "tiny" / "cells").place(cell_of(tmp_path))
+    place = RunCache(tmp_path / "kept" / "tiny" / "cells").find(cell_of(tmp_path))
     with command(tmp_path) as process:
         others = started_by(process)
         wait_for_lines(process, place.path, 1)

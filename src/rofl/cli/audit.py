@@ -1,18 +1,20 @@
-"""The audit command: which labels look wrong, how sure that is, and labels to train with again."""
+"""`rofl audit`: which labels look wrong, how sure that is, and corrected labels to train with again."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rofl.cli.app import DataDir, Json, Workers, app, stderr, stdout
+from rofl.cli.app import app, print_json, print_message, stdout
+from rofl.cli.options import DataDir, Json, Workers
 from rofl.errors import UserError
 
-Run = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="the folder of a finished run")]
-Model = Annotated[Path | None, typer.Option("--model", metavar="RUN", help="judge --data by this run's model")]
-New = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="new data; docs/own-data.md has the forms")]
+RunFolder = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="the folder of a finished run")]
+ModelRun = Annotated[Path | None, typer.Option("--model", metavar="RUN", help="audit --data with this run's model")]
+NewData = Annotated[
+    Path | None, typer.Option("--data", metavar="PATH", help="new data; docs/own-data.md has the forms")
+]
 Decisions = Annotated[
     list[Path] | None, typer.Option("--decisions", metavar="CSV", help="saved from the page; may be given again")
 ]
@@ -20,16 +22,18 @@ LabelsOut = Annotated[
     Path | None, typer.Option("--labels-out", metavar="CSV", help="write corrected labels, for rofl run --labels")
 ]
 DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="correct only what people decided")]
-Show = Annotated[int, typer.Option("--show", min=0, help="list so many suspects")]
-Out = Annotated[Path | None, typer.Option("--out", help="the lists of new data; a new folder in runs/ where absent")]
+Show = Annotated[int, typer.Option("--show", min=0, help="number of suspects to list")]
+AuditOut = Annotated[
+    Path | None, typer.Option("--out", help="folder of new data's lists; a new one in runs/ where absent")
+]
 
 
 @app.command("audit", epilog="Example: rofl audit runs/digits-rofl-1 --labels-out corrected.csv")
 def audit_command(
-    run: Run = None,
-    model: Model = None,
-    data: New = None,
-    out: Out = None,
+    run: RunFolder = None,
+    model: ModelRun = None,
+    data: NewData = None,
+    out: AuditOut = None,
     decisions: Decisions = None,
     labels_out: LabelsOut = None,
     decided_only: DecidedOnly = False,
@@ -38,13 +42,53 @@ def audit_command(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a run's labels again, or those of new data: lists of suspects, and labels to train with again."""
+    """Audit a run's labels again, or those of new data: lists of suspects, and labels to train with again."""
+    _check_options(run, model, data, out)
+    _check_labels_out(labels_out, decided_only)
+    from rofl.cli.audit_tables import audit_lines, clients_table, count_decisions, suspects_table
+    from rofl.cli.progress import decoding_bar
+    from rofl.cli.resolve import decode_user_images
+    from rofl.training import label_audit
+    from rofl.training.run_dir import RunDir
+
+    if run is not None:
+        decode_user_images(RunDir(run).read_experiment())
+        folder, result = run, label_audit.audit_run(run, workers=workers, data_dir=data_dir)
+    else:
+        assert model is not None
+        assert data is not None
+        folder = out or label_audit.next_audit_dir(data)
+        with decoding_bar() as progress:
+            result = label_audit.audit_data(model, data, folder, workers=workers, data_dir=data_dir, progress=progress)
+    decided = label_audit.merge_decisions(folder, decisions or [], result.federated)
+    if labels_out is not None:
+        labels = label_audit.corrected_labels(result, decided, decided_only)
+        label_audit.write_corrected_labels(labels_out, result.federated, labels, data_dir)
+        changed = int((labels != result.federated.labels).sum())
+        print_message(f"{changed} labels are changed in {labels_out}")
+    if as_json:
+        print_json({**asdict(result.metrics()), "decisions": count_decisions(decided), "folder": str(folder)})
+        return
+    stdout.print(clients_table(result))
+    for line in audit_lines(result, decided):
+        stdout.print(line, markup=False, highlight=False, soft_wrap=True)
+    if show:
+        stdout.print(suspects_table(RunDir(folder).read_suspects()[:show]))
+    print_message(f"Each client's own list: {folder / 'suspects'}")
+
+
+def _check_options(run: Path | None, model: Path | None, data: Path | None, out: Path | None) -> None:
+    """Refuse options that name neither a run nor new data, or both."""
     if (run is None) == (model is None) or (model is None) != (data is None):
         raise UserError(
             "An audit is of a run, or of new data by a run's model.", "rofl audit RUN, or --model RUN --data PATH"
         )
     if out is not None and run is not None:
         raise UserError("--out is for the lists of new data; those of a run stay in its folder.", "leave it out")
+
+
+def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
+    """Refuse a file of corrected labels that cannot be written, before the audit takes its time."""
     if labels_out is None:
         if decided_only:
             raise UserError("--decided-only says what --labels-out is to write.", "--labels-out corrected.csv")
@@ -52,32 +96,3 @@ def audit_command(
         raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
     elif labels_out.exists():
         raise UserError(f"{labels_out} is there already.", "another --labels-out")
-    from rofl.cli.resolve import decode_user_images
-    from rofl.cli.suspects import audit_new, clients_table, count, describe, fresh_folder, suspects_table
-    from rofl.training import label_audit
-    from rofl.training.run_dir import RunDir
-
-    if run is not None:
-        decode_user_images(RunDir(run).read_experiment())
-        place, result = run, label_audit.audit_run(run, workers=workers, data_dir=data_dir)
-    else:
-        assert model is not None
-        assert data is not None
-        place = out or fresh_folder(data)
-        result = audit_new(model, data, place, workers, data_dir)
-    decided = label_audit.merge_decisions(place, decisions or [], result.federated)
-    if labels_out is not None:
-        labels = label_audit.corrected_labels(result, decided, decided_only)
-        label_audit.write_corrected_labels(labels_out, result.federated, labels, data_dir)
-        changed = int((labels != result.federated.labels).sum())
-        stderr.print(f"{changed} labels are changed in {labels_out}", markup=False, highlight=False, soft_wrap=True)
-    if as_json:
-        found = {**asdict(result.metrics()), "decisions": count(decided), "folder": str(place)}
-        stdout.print_json(json.dumps(found))
-        return
-    stdout.print(clients_table(result))
-    for line in describe(result, decided):
-        stdout.print(line, markup=False, highlight=False, soft_wrap=True)
-    if show:
-        stdout.print(suspects_table(RunDir(place).read_suspects()[:show]))
-    stderr.print(f"Each client's own list: {place / 'suspects'}", markup=False, highlight=False, soft_wrap=True)

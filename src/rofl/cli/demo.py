@@ -1,59 +1,72 @@
-"""The demo: two runs, and what it draws of them in the terminal."""
+"""`rofl demo`: a first look, with pictures in the terminal."""
 
-import json
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.columns import Columns
+from rofl.cli.app import app, print_json, print_message, stdout
+from rofl.cli.options import Json, Out, Workers
 
-from rofl.cli.app import stderr, stdout
-from rofl.cli.progress import ProgressListener
-from rofl.cli.runs import write_page
-from rofl.cli.tables import comparison, comparison_table
-from rofl.config.presets import preset
-from rofl.data.federated import load_federated
-from rofl.report.terminal import chart, thumbnail
-from rofl.training.run import Run, run
-from rofl.training.run_dir import RunDir
+if TYPE_CHECKING:
+    from rofl.training.run import Run
+
+_SUSPECTS = 10  # shown as pictures
 
 
-def show_demo(out: Path, workers: int | None, as_json: bool) -> None:
-    """Plain FedAvg against rofl, into a folder."""
-    stderr.print("Handwritten digits at 20 clients; 40 % of the labels are wrong. Plain FedAvg against rofl.")
+@app.command("demo", epilog="Example: rofl demo")
+def demo_command(out: Out = Path("runs/demo"), workers: Workers = None, as_json: Json = False) -> None:
+    """Train plain FedAvg and rofl at 20 clients with 40 % wrong labels, and show both: about a minute."""
+    from rich.columns import Columns
+
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.tables import comparison_table
+    from rofl.config.presets import preset
+    from rofl.report import write_report
+    from rofl.training.compare import Comparison
+    from rofl.training.run import run
+    from rofl.training.run_dir import RunDir
+
+    folder = out or Path("runs/demo")
+    print_message("Handwritten digits at 20 clients; 40 % of the labels are wrong. Plain FedAvg against rofl.")
     runs = []
-    with ProgressListener(stderr) as watch:
+    with ProgressListener() as progress:
         for name in ("plain", "rofl"):
-            chosen = preset("digits", method=name, noise__ratio=0.4)
-            watch.begin(chosen)
-            RunDir(out / name).remove()  # of an earlier demo
-            runs.append(run(chosen, out / name, workers=workers, listener=watch))
-    page = write_page(runs, out, None)
+            experiment = preset("digits", method=name, noise__ratio=0.4)
+            progress.begin(experiment)
+            RunDir(folder / name).remove()  # of an earlier demo
+            runs.append(run(experiment, folder / name, workers=workers, listener=progress))
+    comparison = Comparison(folder, runs)
+    page = write_report([each.folder for each in runs], folder / "report.html")
     if as_json:
-        stdout.print_json(json.dumps({"folder": str(out), "methods": comparison(runs)}))
+        print_json({"folder": str(folder), "methods": [asdict(row) for row in comparison.rows]})
         return
-    stdout.print(chart_of(runs, width=min(stdout.width, 100)), markup=False, highlight=False)
-    stdout.print(comparison_table(runs))
-    stdout.print("The ten labels that look most wrong (given -> suggested):")
-    stdout.print(Columns(suspect_cards(runs[-1], 10), padding=(0, 2)), highlight=False)
-    stderr.print(f"Each client's own list: {out / 'rofl' / 'suspects'}", markup=False, highlight=False)
-    stderr.print(f"The page: {page}", markup=False, highlight=False)
+    stdout.print(_accuracy_chart(runs), markup=False, highlight=False)
+    stdout.print(comparison_table(comparison))
+    stdout.print(f"The {_SUSPECTS} labels that look most wrong (given -> suggested):", highlight=False)
+    stdout.print(Columns(_suspect_pictures(runs[-1]), padding=(0, 2)), highlight=False)
+    print_message(f"Each client's own list: {folder / 'rofl' / 'suspects'}")
+    print_message(f"The page: {page}")
 
 
-def chart_of(runs: Sequence[Run], width: int) -> str:
-    """Accuracy per round, one curve per run."""
+def _accuracy_chart(runs: "list[Run]") -> str:
+    """Return a chart of the accuracy per round, with one curve per run."""
+    from rofl.report.terminal import chart
+
     curves = {
         run.summary.method: [(record.round, record.accuracy) for record in run.history if record.accuracy is not None]
         for run in runs
     }
-    return chart(curves, width=width, height=14)
+    return chart(curves, width=min(stdout.width, 100), height=14)
 
 
-def suspect_cards(run: Run, count: int) -> list[str]:
-    """The most suspicious samples as small pictures with a line of text each."""
-    federated = load_federated(run.experiment.split)
-    cards = []
-    for row in RunDir(run.folder).read_suspects()[:count]:
-        sample = row.row
-        picture = thumbnail(federated.images.train[sample])
-        cards.append(f"{picture}\n{row.given} -> {row.suggested}  client {row.client}")
-    return cards
+def _suspect_pictures(run: "Run") -> list[str]:
+    """Return the most suspicious samples of a run as small pictures, each with a line of text."""
+    from rofl.data.federated import load_federated
+    from rofl.report.terminal import thumbnail
+    from rofl.training.run_dir import RunDir
+
+    images = load_federated(run.experiment.split).images.train
+    return [
+        f"{thumbnail(images[suspect.row])}\n{suspect.given} -> {suspect.suggested}  client {suspect.client}"
+        for suspect in RunDir(run.folder).read_suspects()[:_SUSPECTS]
+    ]

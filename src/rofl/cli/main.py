@@ -1,36 +1,59 @@
-"""The way in: all commands together, and what becomes of a mistake."""
+"""The entry point: all commands together, and how errors end."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from rofl.cli import audit, federating, learning, looking, paper
-from rofl.cli.app import app, stderr, stdout
+from rofl.cli import (
+    audit,
+    compare,
+    data_check,
+    datasets,
+    demo,
+    join,
+    methods,
+    presets,
+    report,
+    reproduce,
+    resume,
+    run,
+    serve,
+    split,
+)
+from rofl.cli.app import app, print_message, stderr, stdout
 from rofl.errors import Interrupted, UserError
 
-# their commands join `app` as they are imported, and are listed in this order
-COMMANDS = (learning, federating, audit, looking, paper)
+# The commands add themselves to `app` when their modules are imported; --help lists them in this order.
+COMMANDS = (run, resume, compare, demo, serve, join, audit, report, split, data_check, reproduce)
+LISTS = (presets, methods, datasets)
+_ORDER = [module.__name__.rpartition(".")[2] for module in (*COMMANDS, *LISTS)]
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name) if command.name in _ORDER else len(_ORDER))
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one sentence and exit code 2."""
+    """Run the command line.
+
+    A mistake of the user ends in one sentence and exit code 2, Ctrl-C in exit code 130.
+    """
+    if "" not in sys.path:
+        sys.path.append("")  # so that --method my_methods:Mine finds my_methods.py in the current folder
     try:
         app()
     except UserError as error:
         stderr.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except Interrupted as stop:
-        how = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
-        stderr.print(f"Stopped after round {stop.index}. Go on with: rofl {how} {stop.folder}", markup=False)
+        command = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
+        print_message(f"Stopped after round {stop.index}. Go on with: rofl {command} {stop.folder}")
         sys.exit(130)
     except KeyboardInterrupt:
-        stderr.print("Stopped.")
+        print_message("Stopped.")
         sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
-def _first_words(
+def _without_command(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
 ) -> None:

@@ -1,33 +1,40 @@
-"""What a person sees while a run goes on: a live bar on a terminal, plain lines elsewhere. All on stderr."""
+"""What a person sees while a command works: a live bar on a terminal, plain lines elsewhere. All on stderr."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rofl.cli.app import print_message, print_warning, stderr
 from rofl.config.schema import Experiment
+from rofl.data.user import Progress as OnDecoded
 from rofl.training.records import RoundRecord
+
+if TYPE_CHECKING:  # most commands do without
+    from rofl.reproduce.cell_runner import CellProgress, OnProgress
 
 
 class ProgressListener:
-    """Follows one run after the other: `begin` before each, then it is called with every round."""
+    """Shows one run after the other: call `begin` before each run, and pass the object as the run's listener."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[accuracy]}"),
             TimeRemainingColumn(compact=True),
-            console=console,
-            disable=not console.is_terminal,
+            console=stderr,
+            disable=not stderr.is_terminal,
         )
-        self._bar = TaskID(0)
+        self._task = TaskID(0)
         self._title = self._accuracy = ""
         self._started = 0.0
-        self._done = 0  # rounds seen, which a resumed run's number is not
+        self._rounds = 0  # that this process did; a resumed run's number is larger
 
     def __enter__(self) -> "ProgressListener":
         self._progress.start()
@@ -39,25 +46,62 @@ class ProgressListener:
         self._progress.stop()
 
     def begin(self, experiment: Experiment) -> None:
-        """Say what comes, before the first round is done."""
+        """Show that a run starts, before its first round is done."""
         self._title = f"{experiment.method_name}, seed {experiment.seed}"
-        self._accuracy, self._started, self._done = "", time.monotonic(), 0
-        self._bar = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
-        if not self.console.is_terminal:
+        self._accuracy, self._started, self._rounds = "", time.monotonic(), 0
+        self._task = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
+        if not stderr.is_terminal:
             federation = f"{experiment.cohort} of {experiment.clients} clients a round, {experiment.rounds} rounds"
-            self.console.print(f"{self._title}: {experiment.data.title}, {federation}", markup=False, highlight=False)
+            print_message(f"{self._title}: {experiment.data.title}, {federation}")
 
     def __call__(self, experiment: Experiment, record: RoundRecord) -> None:
-        """Take in a finished round."""
+        """Show a finished round."""
         for client, reason in record.dropped.items():
-            warning = f"warning: client {client} was left out of round {record.round}: {reason}"
-            self.console.print(warning, style="yellow", markup=False)
-        self._done += 1
+            print_warning(f"client {client} was left out of round {record.round}: {reason}")
+        self._rounds += 1
         if record.accuracy is not None:
             self._accuracy = f"{record.accuracy:.1f} %"
-        self._progress.update(self._bar, completed=record.round, accuracy=self._accuracy)
-        if not self.console.is_terminal:
-            left = (time.monotonic() - self._started) / self._done * (experiment.rounds - record.round)
+        self._progress.update(self._task, completed=record.round, accuracy=self._accuracy)
+        if not stderr.is_terminal:
+            left = (time.monotonic() - self._started) / self._rounds * (experiment.rounds - record.round)
             accuracy = f"accuracy {self._accuracy}, " if record.accuracy is not None else ""
-            line = f"{self._title}: round {record.round}/{experiment.rounds}, {accuracy}about {left:.0f} s left"
-            self.console.print(line, markup=False, highlight=False)
+            print_message(f"{self._title}: round {record.round}/{experiment.rounds}, {accuracy}about {left:.0f} s left")
+
+
+@contextmanager
+def decoding_bar(quiet: bool = False) -> Iterator[OnDecoded]:
+    """Yield a callback for decoding images: a bar appears with the first image, or one line where there is no terminal.
+
+    Args:
+        quiet: Whether to show nothing at all.
+    """
+    with Progress(console=stderr, disable=quiet or not stderr.is_terminal, transient=True) as bar:
+
+        def on_decoded(done: int, total: int) -> None:
+            if not bar.tasks:
+                bar.add_task("decoding images", total=total)
+                if not stderr.is_terminal and not quiet:
+                    print_message(f"decoding {total} images")
+            bar.update(bar.tasks[0].id, completed=done)
+
+        yield on_decoded
+
+
+@contextmanager
+def cells_bar() -> "Iterator[OnProgress]":
+    """Yield a callback for `rofl.reproduce.reproduce`: a bar of rounds, or a line per cell without a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"))
+    remaining = TimeRemainingColumn(compact=True)
+    shown: set[Path] = set()
+    with Progress(*columns, remaining, console=stderr, disable=not stderr.is_terminal) as bar:
+
+        def on_progress(now: "CellProgress") -> None:
+            if not bar.tasks:
+                bar.add_task("starting", total=now.total)
+            bar.update(bar.tasks[0].id, completed=now.rounds, description=f"{len(now.running)} at work")
+            for path in now.running:
+                if path not in shown and not stderr.is_terminal:
+                    print_message(f"runs {path.name}")
+                shown.add(path)
+
+        yield on_progress

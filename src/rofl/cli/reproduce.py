@@ -1,146 +1,66 @@
 """`rofl reproduce`: the paper's tables and figures by name."""
 
-import json
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+import typer
 
-from rofl.config.schema import Experiment
-from rofl.data import atomic
+from rofl.cli.app import app, print_json, print_listing, print_message, stdout
+from rofl.cli.options import DataDir, Json, Seeds
 from rofl.errors import UserError
-from rofl.report.formatting import duration
-from rofl.reproduce import PAPER_TABLES, PaperTable, Plan, TableCell
-from rofl.reproduce.cell_runner import run_cells
-from rofl.reproduce.client_divergence import write_divergence
-from rofl.reproduce.cost import core_seconds
-from rofl.reproduce.markdown import markdown, notes
-from rofl.reproduce.results import CellResult, TableResult, collect
-from rofl.reproduce.run_cache import RunCache
-from rofl.simulation.worker_pool import cores, default_workers
-from rofl.training.run_dir import RunDir
+
+ScaleName = Literal["tiny", "lite", "paper"]  # as rofl.reproduce.Scale, which would import torch
 
 
-def reproduce(plan: Plan, jobs: int | None, data_dir: Path | None, talk: Console) -> list[TableResult]:
-    """Run what is missing, and collect everything."""
-    store = RunCache(plan.out / "cells")
-    side_by_side = jobs or (1 if plan.scale == "paper" else cores())
-    problems: dict[Path, str] = {}
-    for alone in (False, True):
-        at_once = 1 if alone else side_by_side
-        workers = default_workers() if at_once == 1 else 0
-        problems |= _run(plan.experiments(alone), store, at_once, workers, data_dir, talk)
-    for grid, cells in plan.chosen:
-        if any(cell.measure.endswith("apart") for cell in cells):
-            _measure_divergence(grid, cells, plan, store, data_dir)
-    return [collect(grid, cells, plan.scale, plan.seeds, store, problems) for grid, cells in plan.chosen]
-
-
-def announce(plan: Plan, talk: Console) -> dict[str, float]:
-    """Say beforehand what it will cost here."""
-    store = RunCache(plan.out / "cells")
-    everything = plan.experiments()
-    missing = [one for one in everything if not store.place(one).is_finished()]
-    done = len(everything) - len(missing)
-    line = f"{plan.name} at scale {plan.scale}: {len(everything)} runs, {done} finished already"
-    seconds = core_seconds(missing)
-    if missing:
-        line += f"; about {duration(seconds / cores())} to go on the {cores()} cores of this machine"
-    talk.print(line + ".", markup=False, highlight=False)
-    return {"runs": len(everything), "finished": done, "core_seconds": round(seconds)}
-
-
-def _run(
-    experiments: Sequence[Experiment], store: RunCache, jobs: int, workers: int, data_dir: Path | None, talk: Console
-) -> dict[Path, str]:
-    if all(store.place(one).is_finished() for one in experiments):
-        return {}
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(compact=True),
-        console=talk,
-        disable=not talk.is_terminal,
-    )
-    said: set[Path] = set()
-    with bar:
-        task = bar.add_task("starting", total=sum(one.rounds for one in experiments))
-
-        def listen(rounds: int, running: list[RunDir]) -> None:
-            bar.update(task, completed=rounds, description=f"{len(running)} at work")
-            for place in running:
-                if place.path not in said and not talk.is_terminal:
-                    talk.print(f"runs {place.path.name}", markup=False, highlight=False)
-                said.add(place.path)
-
-        return run_cells(experiments, store, jobs, workers, data_dir, listen)
-
-
-def _measure_divergence(
-    grid: PaperTable, cells: Sequence[TableCell], plan: Plan, store: RunCache, data_dir: Path | None
+@app.command("reproduce", epilog="Example: rofl reproduce table-ablation --scale tiny --seeds 3")
+def reproduce_command(
+    name: Annotated[str, typer.Argument(help="a table or figure, or `all`; --list shows the names")] = "all",
+    scale: Annotated[
+        ScaleName, typer.Option(help="tiny: digits; lite: 10,000 real images; paper: as the paper")
+    ] = "tiny",
+    cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
+    data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",
+    seeds: Seeds = 1,
+    out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/reproduce"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
+    data_dir: DataDir = None,
+    plan_only: Annotated[bool, typer.Option("--plan", help="print what it would cost here, and run nothing")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="list all tables and figures by name")] = False,
+    as_json: Json = False,
 ) -> None:
-    for cell in cells:
-        for chosen in plan.of_cell(grid, cell):
-            if store.place(chosen).is_finished():
-                write_divergence(store.place(chosen), data_dir)
+    """Run the paper's tables and figures, and print our numbers next to the paper's; finished cells are kept."""
+    from rofl.cli.progress import cells_bar
+    from rofl.cli.reproduce_tables import cost_line, result_rows, result_table
+    from rofl.report import write_paper_page
+    from rofl.reproduce import PAPER_TABLES, make_plan, plan_cost, reproduce, write_markdown
 
-
-def write_all(plan: Plan, outcomes: Sequence[TableResult]) -> tuple[Path, Path]:
-    """The Markdown file and the page."""
-    from rofl import report
-
-    text, page = plan.out / f"{plan.name}.md", plan.out / f"{plan.name}.html"
-    atomic.atomic_write(text, "\n".join(markdown(outcome) for outcome in outcomes))
-    report.write_paper_page(outcomes, page)
-    return text, page
-
-
-def show_outcome(outcome: TableResult) -> Table:
-    """`ours / paper` for the terminal; a wide grid stands on its side."""
-    columns, rows = outcome.columns, outcome.rows
-    turned = len(columns) > len(rows)
-    table = Table(title=f"{outcome.grid.name} ({outcome.grid.where})", title_justify="left", caption_justify="left")
-    table.caption = " ".join(notes(outcome))
-    table.add_column(outcome.grid.across if turned else outcome.grid.corner)
-    for name in rows if turned else columns:
-        table.add_column(name, justify="right")
-    for first in columns if turned else rows:
-        places = [(other, first) if turned else (first, other) for other in (rows if turned else columns)]
-        found = [outcome.entry(*place) for place in places]
-        table.add_row(first, *("" if entry is None else entry.text for entry in found))
-    return table
-
-
-def as_data(outcomes: Sequence[TableResult]) -> str:
-    """Everything as JSON."""
-    return json.dumps({outcome.grid.name: [_entry(one) for one in outcome.entries] for outcome in outcomes})
-
-
-def _entry(entry: CellResult) -> dict[str, Any]:
-    return {
-        "row": entry.cell.row,
-        "column": entry.cell.column,
-        "measure": entry.cell.measure,
-        "ours": entry.mean,
-        "spread": entry.spread,
-        "seeds": len(entry.values),
-        "paper": entry.cell.paper,
-        "problem": entry.problem or None,
-    }
-
-
-def list_grids() -> dict[str, str]:
-    """Every table and figure with a line about it."""
-    return {name: f"{grid.where}: {grid.about} ({len(grid.cells)} numbers)" for name, grid in PAPER_TABLES.items()}
-
-
-def raise_failures(outcomes: Sequence[TableResult]) -> None:
-    """End with an error where something could not run; what could is shown and kept."""
-    problems = dict.fromkeys(entry.problem for outcome in outcomes for entry in outcome.entries if entry.problem)
+    if list_all:
+        about = {
+            table.name: f"{table.where}: {table.about} ({len(table.cells)} numbers)" for table in PAPER_TABLES.values()
+        }
+        print_listing(about, "table or figure", as_json)
+        return
+    plan = make_plan(name, scale, seeds, out, cells, data)
+    cost = plan_cost(plan)
+    print_message(cost_line(plan, cost))
+    if plan_only:
+        if as_json:
+            print_json(asdict(cost))
+        return
+    try:
+        with cells_bar() as on_progress:
+            results = reproduce(plan, jobs=jobs, data_dir=data_dir, on_progress=on_progress)
+    except KeyboardInterrupt:
+        print_message("Stopped. Finished cells are kept; the same command goes on.")
+        raise typer.Exit(130) from None
+    markdown, page = write_markdown(plan, results), write_paper_page(results, plan.out / f"{plan.name}.html")
+    if as_json:
+        print_json({result.table.name: result_rows(result) for result in results})
+    else:
+        for result in results:
+            stdout.print(result_table(result))
+        print_message(f"As Markdown: {markdown}\nThe page: {page}")
+    problems = dict.fromkeys(problem for result in results for problem in result.problems)
     if problems:
         raise UserError(f"Not everything ran: {'; '.join(problems)}")

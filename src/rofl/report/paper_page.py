@@ -43,7 +43,7 @@ def write_paper_page(results: Sequence[TableResult], out: Path) -> Path:
     """
     sections = [_table_section(result, number) for number, result in enumerate(results)]
     script = Markup("\n").join(section.script for section in sections if section.script)
-    title = results[0].grid.where if len(results) == 1 else "The paper's tables and figures"
+    title = results[0].table.where if len(results) == 1 else "The paper's tables and figures"
     page = Section(Markup("\n").join(section.html for section in sections), script)
     atomic_write(out, render_document("paper_page.html.j2", title, [page], eyebrow="rofl reproduce"))
     return out
@@ -51,18 +51,18 @@ def write_paper_page(results: Sequence[TableResult], out: Path) -> Path:
 
 def _table_section(result: TableResult, number: int) -> Section:
     """Return a table and its charts; `number` keeps the ids of the charts apart."""
-    table = result.grid
+    table = result.table
     charts = paper_charts(result)
     places = [ChartPlace(f"chart-{number}-{index}", chart.heading) for index, chart in enumerate(charts)]
     html = render(
         "paper_table.html.j2",
         table=table,
         lead=" ".join([f"{table.about[0].upper()}{table.about[1:]}.", *notes(result)]),
-        problems=list(dict.fromkeys(entry.problem for entry in result.entries if entry.problem)),
+        problems=result.problems,
         charts=places,
         columns=result.columns,
         rows=[
-            TableRow(row, [_cell_text(result.entry(row, column)) for column in result.columns]) for row in result.rows
+            TableRow(row, [_cell_text(result.cell(row, column)) for column in result.columns]) for row in result.rows
         ],
     )
     calls = [
@@ -71,5 +71,5 @@ def _table_section(result: TableResult, number: int) -> Section:
     return Section(html, Markup("\n").join(calls))
 
 
-def _cell_text(entry: CellResult | None) -> str:
-    return "" if entry is None else entry.text
+def _cell_text(cell: CellResult | None) -> str:
+    return "" if cell is None else cell.text

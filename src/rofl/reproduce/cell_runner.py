@@ -1,4 +1,4 @@
-"""Runs the cells of tables in processes side by side; finished ones are kept, interrupted ones go on."""
+"""Runs table cells in processes side by side; finished cells are kept, and interrupted ones are continued."""
 
 import json
 import queue
@@ -17,135 +17,165 @@ from rofl.simulation.device import worker_env
 from rofl.training.lock import exclusive
 from rofl.training.run_dir import RunDir
 
-_PATIENCE = 0.5  # seconds between two looks at what runs
+_POLL_SECONDS = 0.5  # between two reports of progress
 
-Listener = Callable[[int, list[RunDir]], None]  # rounds done in all, and the cells at work
+
+@dataclass(frozen=True)
+class CellProgress:
+    """How far the cells of a plan are.
+
+    Attributes:
+        rounds: Rounds that are done, over all cells; those of cells that were finished before count too.
+        total: Rounds of all cells.
+        running: The run folders of the cells that are running now.
+    """
+
+    rounds: int
+    total: int
+    running: tuple[Path, ...]
+
+
+OnProgress = Callable[[CellProgress], None]
 
 
 @dataclass
-class _Work:
-    """What the threads share."""
+class _Queue:
+    """What the threads of one call share."""
 
-    todo: "queue.SimpleQueue[Experiment]" = field(default_factory=queue.SimpleQueue)
+    cache: RunCache
+    workers: int
+    data_dir: Path | None
+    waiting: "queue.SimpleQueue[Experiment]" = field(default_factory=queue.SimpleQueue)
     running: set[Path] = field(default_factory=set)
     problems: dict[Path, str] = field(default_factory=dict)
-    programs: list["subprocess.Popen[str]"] = field(default_factory=list)
+    processes: list["subprocess.Popen[str]"] = field(default_factory=list)
     stopped: bool = False
 
 
 def run_cells(
     experiments: Iterable[Experiment],
-    store: RunCache,
+    cache: RunCache,
     jobs: int,
     workers: int,
     data_dir: Path | None = None,
-    listener: Listener | None = None,
+    on_progress: OnProgress | None = None,
 ) -> dict[Path, str]:
-    """Run what is not finished, `jobs` cells side by side with `workers` client processes each.
+    """Run the experiments that are not finished, several side by side.
+
+    Args:
+        experiments: What to run; an experiment that is named twice runs once.
+        cache: Where the run directories are kept.
+        jobs: Experiments that run side by side, each in a process of its own.
+        workers: Client processes of each; 0 for none.
+        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        on_progress: Called about twice a second while something runs.
 
     Returns:
-        For each cell that could not run, its folder and a sentence that says why.
+        Run folder -> a sentence that says why it could not run; empty where everything ran.
+
+    Raises:
+        UserError: Another process runs cells in the same folder.
     """
-    with exclusive(store.folder, "rofl reproduce"):
-        return _run_cells(experiments, store, jobs, workers, data_dir, listener)
+    with exclusive(cache.folder, "rofl reproduce"):
+        chosen = {cache.find(experiment).path: experiment for experiment in experiments}
+        missing = {path: one for path, one in chosen.items() if not RunDir(path).is_finished()}
+        cells = _Queue(cache, workers, data_dir)
+        for path, experiment in missing.items():
+            if not RunDir(path).exists():
+                RunDir(path).write_experiment(experiment)
+            cells.waiting.put(experiment)
+
+        def progress() -> CellProgress:
+            rounds = sum(
+                min(_rounds_done(path), one.rounds) if path in missing else one.rounds for path, one in chosen.items()
+            )
+            return CellProgress(rounds, sum(one.rounds for one in chosen.values()), tuple(sorted(cells.running)))
+
+        _run_threads(cells, min(jobs, len(missing)), progress, on_progress)
+        return cells.problems
 
 
-def _run_cells(
-    experiments: Iterable[Experiment],
-    store: RunCache,
-    jobs: int,
-    workers: int,
-    data_dir: Path | None,
-    listener: Listener | None,
-) -> dict[Path, str]:
-    chosen = {store.place(one).path: one for one in experiments}
-    missing = {path: one for path, one in chosen.items() if not RunDir(path).is_finished()}
-    kept = sum(one.rounds for path, one in chosen.items() if path not in missing)
-    work = _Work()
-    for path, one in missing.items():
-        if not RunDir(path).exists():
-            RunDir(path).write_experiment(one)
-        work.todo.put(one)
-    threads = [
-        threading.Thread(target=_follow, args=(work, store, workers, data_dir), daemon=True)
-        for _ in range(min(jobs, len(missing)))
-    ]
+def _run_threads(
+    cells: _Queue, jobs: int, progress: Callable[[], CellProgress], on_progress: OnProgress | None
+) -> None:
+    """Work the queue off with `jobs` threads; on an error or Ctrl-C their processes are killed."""
+    threads = [threading.Thread(target=_run_queued, args=(cells,), daemon=True) for _ in range(jobs)]
     try:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            if listener is not None:
-                rounds = sum(min(_rounds(path), one.rounds) for path, one in missing.items())
-                listener(kept + rounds, [RunDir(path) for path in sorted(work.running)])
-            threads[0].join(_PATIENCE) if threads[0].is_alive() else time.sleep(_PATIENCE)
+            if on_progress is not None:
+                on_progress(progress())
+            threads[0].join(_POLL_SECONDS) if threads[0].is_alive() else time.sleep(_POLL_SECONDS)
     finally:
-        work.stopped = True
-        for program in work.programs:
-            program.kill()  # so that the threads hear of it, and end
+        cells.stopped = True
+        for process in cells.processes:
+            process.kill()  # so that the threads stop waiting for an answer
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-    return work.problems
 
 
-def _follow(work: _Work, store: RunCache, workers: int, data_dir: Path | None) -> None:
-    """One thread: a program of its own, which is given one cell after the other."""
-    program = _start(work)
-    while not work.stopped:
+def _run_queued(cells: _Queue) -> None:
+    """Body of a thread: start a worker process, and give it one cell of the queue after the other."""
+    process = _start_worker(cells)
+    while not cells.stopped:
         try:
-            experiment = work.todo.get_nowait()
+            experiment = cells.waiting.get_nowait()
         except queue.Empty:
             break
-        path = store.place(experiment).path
-        work.running.add(path)
-        request = {"folder": str(path), "workers": workers, "data_dir": str(data_dir) if data_dir else None}
-        answer = _ask(program, json.dumps(request))
-        if answer is None and not work.stopped:
-            work.problems[path] = "its process died; run it again to go on"
-            _end(program)
-            program = _start(work)
-        elif answer:
-            work.problems[path] = answer
-        work.running.discard(path)
-    _end(program)
+        path = cells.cache.find(experiment).path
+        cells.running.add(path)
+        data_dir = str(cells.data_dir) if cells.data_dir else None
+        request = {"folder": str(path), "workers": cells.workers, "data_dir": data_dir}
+        problem = _request(process, json.dumps(request))
+        if problem is None and not cells.stopped:
+            cells.problems[path] = "its process died; run it again to go on"
+            _end_worker(process)
+            process = _start_worker(cells)
+        elif problem:
+            cells.problems[path] = problem
+        cells.running.discard(path)
+    _end_worker(process)
 
 
-def _end(program: "subprocess.Popen[str]") -> None:
-    program.kill()
-    program.wait()
-    for pipe in (program.stdin, program.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # what was still to be written to it is lost
-                pipe.close()
-
-
-def _start(work: _Work) -> "subprocess.Popen[str]":
-    program = subprocess.Popen(
+def _start_worker(cells: _Queue) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
         [sys.executable, "-m", "rofl.reproduce.cell_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=worker_env(),
-        start_new_session=True,  # Ctrl-C is for the parent, which ends it
+        start_new_session=True,  # Ctrl-C reaches this process only, which then ends the workers
     )
-    work.programs.append(program)
-    return program
+    cells.processes.append(process)
+    return process
 
 
-def _ask(program: "subprocess.Popen[str]", request: str) -> str | None:
-    """The problem the program met, "" for none, None where it died."""
-    assert program.stdin is not None
-    assert program.stdout is not None
+def _end_worker(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # closing flushes, and nobody reads any more
+                pipe.close()
+
+
+def _request(process: "subprocess.Popen[str]", line: str) -> str | None:
+    """Send a request to a worker, and return the problem that it met, "" for none, or None where it died."""
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        program.stdin.write(request + "\n")
-        program.stdin.flush()
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
     except OSError:
         return None
-    line = program.stdout.readline()
-    return str(json.loads(line)["problem"]) if line else None
+    answer = process.stdout.readline()
+    return str(json.loads(answer)["problem"]) if answer else None
 
 
-def _rounds(path: Path) -> int:
+def _rounds_done(path: Path) -> int:
+    """Return the number of lines in a run folder's metrics.jsonl, without parsing them."""
     try:
         return (path / "metrics.jsonl").read_bytes().count(b"\n")
     except OSError:

@@ -1,4 +1,4 @@
-"""A program that runs cells: each line on stdin names a folder, each line on stdout says how that went."""
+"""A worker process that runs table cells: a request per line on stdin, an answer per line on stdout, both JSON."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from rofl.training.run import resume
 
 
 def main() -> None:
-    """Do as told until stdin ends; then end, and with it whatever runs."""
+    """Run the requested cells one after the other, until stdin ends."""
     requests = sys.stdin
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # so that a stray print cannot pass for an answer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # a stray print must not be taken for an answer
     sys.stdout = sys.stderr
-    _die_with(os.getppid())
+    _exit_with(os.getppid())
     for line in requests:
         request = json.loads(line)
         data_dir = Path(request["data_dir"]) if request["data_dir"] else None
@@ -30,8 +30,8 @@ def main() -> None:
         answers.flush()
 
 
-def _die_with(parent: int) -> None:
-    """End when the parent does: a cell takes minutes, and nobody would be left to stop it."""
+def _exit_with(parent: int) -> None:
+    """Watch the parent process in a thread, and exit when it is gone: a cell may run for hours."""
 
     def watch() -> None:
         pause = threading.Event()

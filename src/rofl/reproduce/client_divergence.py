@@ -1,4 +1,4 @@
-"""Figure 4: what clients make of the final global model, each on its own data, and how far apart that is."""
+"""Figure 4: how far clients' models lie apart, after each trained the final global model once more on its data."""
 
 import json
 from dataclasses import dataclass
@@ -22,70 +22,73 @@ from rofl.simulation.client import run_client
 from rofl.training.inputs import load_inputs
 from rofl.training.run_dir import RunDir
 
-_CLIENTS = 5
-_SHOWN = 60  # samples per client in the picture
+_CLIENTS = 5  # clients that train once more
+_PLOTTED = 60  # samples per client in the t-SNE plot
 _FILE = "divergence.json"
 
 
 @dataclass(frozen=True)
-class _View:
-    """A client's own model after one more local update, and its features."""
+class _ClientModel:
+    """A client's model after one more local update, and the features of its samples."""
 
     model: Tensors
     features: Tensor  # (n, d)
     truth: Tensor  # (n,) true classes
 
 
-def write_divergence(place: RunDir, data_dir: Path | None = None) -> None:
-    """Let some clients train once more from the final model, measure how far apart they end, and keep that."""
-    if (place.path / _FILE).is_file():
+def write_divergence(run_dir: RunDir, data_dir: Path | None = None) -> None:
+    """Write divergence.json of a finished run, where it is not there yet.
+
+    The first five clients train once more from the final model, and their features and weights are compared.
+    """
+    if (run_dir.path / _FILE).is_file():
         return
-    experiment = place.read_experiment()
-    checkpoint = place.read_checkpoint()
+    experiment = run_dir.read_experiment()
+    checkpoint = run_dir.read_checkpoint()
     if checkpoint is None:
-        raise UserError(f"{place.path} has no checkpoint.", f"rofl resume {place.path}")
+        raise UserError(f"{run_dir.path} has no checkpoint.", f"rofl resume {run_dir.path}")
     federated, network = load_inputs(experiment, data_dir)
     images, net = federated.images, network.build()
-    views = []
+    client_models = []
     for client in range(min(_CLIENTS, len(federated.parts))):
         client_data = federated.client_data(client)
         ctx = RoundContext(checkpoint.index + 1, experiment.seed, client)
         run_client(experiment.build_method(), net, checkpoint.server_state, {}, client_data, ctx)
         _, features = predict_client(net, client_data)
-        views.append(_View(model_weights(net), features, images.train_labels[federated.parts[client]]))
+        client_models.append(_ClientModel(model_weights(net), features, images.train_labels[federated.parts[client]]))
     atomic.atomic_write(
-        place.path / _FILE, json.dumps(_measures(views, len(images.classes), checkpoint.server_state.aux))
+        run_dir.path / _FILE, json.dumps(_measures(client_models, len(images.classes), checkpoint.server_state.aux))
     )
 
 
-def read_divergence(place: RunDir) -> dict[str, float]:
-    """The two measures."""
-    kept = json.loads((place.path / _FILE).read_text())
-    return {name: float(kept[name]) for name in ("features apart", "weights apart")}
+def read_divergence(run_dir: RunDir) -> dict[str, float]:
+    """Return the two measures of divergence.json: "features apart" and "weights apart"."""
+    content = json.loads((run_dir.path / _FILE).read_text())
+    return {name: float(content[name]) for name in ("features apart", "weights apart")}
 
 
-def read_picture(place: RunDir) -> list[dict[str, float]]:
-    """Points of the t-SNE picture: x, y, client (-1 for a global centroid) and class."""
-    points: list[dict[str, float]] = json.loads((place.path / _FILE).read_text())["points"]
+def read_tsne_points(run_dir: RunDir) -> list[dict[str, float]]:
+    """Return the points of the t-SNE plot in divergence.json: x, y, client (-1 for a global centroid) and class."""
+    points: list[dict[str, float]] = json.loads((run_dir.path / _FILE).read_text())["points"]
     return points
 
 
-def _measures(views: list[_View], classes: int, aux: Tensors) -> dict[str, object]:
-    pairs = [class_means(view.features, view.truth, classes) for view in views]
+def _measures(client_models: list[_ClientModel], classes: int, aux: Tensors) -> dict[str, object]:
+    pairs = [class_means(one.features, one.truth, classes) for one in client_models]
     means, counts = (torch.stack(column) for column in zip(*pairs, strict=True))
     return {
         "features apart": feature_divergence(means, counts),
-        "weights apart": weight_divergence([view.model for view in views]),
-        "points": _points(views, aux.get("centroids")),
+        "weights apart": weight_divergence([one.model for one in client_models]),
+        "points": _tsne_points(client_models, aux.get("centroids")),
     }
 
 
-def _points(views: list[_View], centroids: Tensor | None) -> list[dict[str, float]]:
-    """The features of all views in two dimensions, by one t-SNE, with the global centroids among them."""
+def _tsne_points(client_models: list[_ClientModel], centroids: Tensor | None) -> list[dict[str, float]]:
+    """Return the features of all clients in two dimensions, by one t-SNE that includes the global centroids."""
     rng = generator(0, "picture")
-    chosen = [torch.randperm(len(view.features), generator=rng)[:_SHOWN] for view in views]
-    rows = [view.features[index] for view, index in zip(views, chosen, strict=True)]
-    names = [(client, int(label)) for client, view in enumerate(views) for label in view.truth[chosen[client]]]
+    chosen = [torch.randperm(len(one.features), generator=rng)[:_PLOTTED] for one in client_models]
+    rows = [one.features[index] for one, index in zip(client_models, chosen, strict=True)]
+    names = [(client, int(label)) for client, one in enumerate(client_models) for label in one.truth[chosen[client]]]
     if centroids is not None:
         names += [(-1, label) for label in range(len(centroids))]
     planes = project_features(torch.cat(rows), centroids, single_thread=False)

@@ -1,45 +1,55 @@
-"""A grid's outcome as Markdown."""
+"""The result of a table as Markdown."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from rofl.data.atomic import atomic_write
+from rofl.reproduce.plan import Plan
 from rofl.reproduce.results import TableResult
 from rofl.reproduce.scales import substitution_note
 
 
-def markdown(outcome: TableResult) -> str:
-    """A heading, what is compared, the table, and what could not run."""
-    grid = outcome.grid
-    head = [f"## {grid.name} ({grid.where})", "", f"{grid.about[0].upper()}{grid.about[1:]}.", *notes(outcome), ""]
-    columns = outcome.columns
-    table = [_row([grid.corner or " ", *columns]), _row(["---"] * (len(columns) + 1))]
-    for row in outcome.rows:
-        found = [outcome.entry(row, column) for column in columns]
-        table.append(_row([row, *("" if entry is None else entry.text for entry in found)]))
-    return "\n".join([*head, *table, "", *_problems(outcome)])
+def write_markdown(plan: Plan, results: Sequence[TableResult]) -> Path:
+    """Write the results of a plan to `<plan.out>/<plan.name>.md`, and return that path."""
+    path = plan.out / f"{plan.name}.md"
+    atomic_write(path, "\n".join(markdown(result) for result in results))
+    return path
 
 
-def notes(outcome: TableResult) -> list[str]:
-    """Sentences a reader needs before the numbers."""
-    seeds = sorted({len(entry.values) for entry in outcome.entries if entry.values})
-    known = any(entry.cell.paper is not None for entry in outcome.entries)
+def markdown(result: TableResult) -> str:
+    """Return a heading, what is compared, the table, and what could not run."""
+    table = result.table
+    heading = [f"## {table.name} ({table.where})", "", f"{table.about[0].upper()}{table.about[1:]}."]
+    rows = [_row([table.corner or " ", *result.columns]), _row(["---"] * (len(result.columns) + 1))]
+    for row in result.rows:
+        cells = [result.cell(row, column) for column in result.columns]
+        rows.append(_row([row, *("" if cell is None else cell.text for cell in cells)]))
+    return "\n".join([*heading, *notes(result), "", *rows, "", *_problems(result)])
+
+
+def notes(result: TableResult) -> list[str]:
+    """Return the sentences that a reader needs before the numbers: scale, seeds, time, and what is missing."""
+    seeds = sorted({len(cell.values) for cell in result.cells if cell.values})
+    has_paper = any(cell.cell.paper is not None for cell in result.cells)
     spread = " ± sample standard deviation" if seeds and seeds[-1] > 1 else ""
-    said = [
-        f"Scale {outcome.scale}; ours{spread}{' / the paper' if known else ''};"
+    sentences = [
+        f"Scale {result.scale}; ours{spread}{' / the paper' if has_paper else ''};"
         f" {' or '.join(map(str, seeds)) or 'no'} seed{'s' if seeds != [1] else ''};"
-        f" {outcome.seconds:.0f} s of training in all.",
-        substitution_note(outcome.scale, outcome.grid.data),
-        outcome.grid.note,
-        _left_out(outcome),
+        f" {result.seconds:.0f} s of training in all.",
+        substitution_note(result.scale, result.table.data),
+        result.table.note,
+        _missing_columns(result),
     ]
-    return [sentence for sentence in said if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
-def _left_out(outcome: TableResult) -> str:
-    columns = [column for column in outcome.grid.columns if column not in outcome.columns]
+def _missing_columns(result: TableResult) -> str:
+    columns = [column for column in result.table.columns if column not in result.columns]
     return f"Not part of this run: {', '.join(columns).rstrip('.')}." if columns else ""
 
 
-def _problems(outcome: TableResult) -> list[str]:
-    sentences = dict.fromkeys(entry.problem for entry in outcome.entries if entry.problem)
-    return [*(f"- Not run: {sentence}" for sentence in sentences), ""] if sentences else []
+def _problems(result: TableResult) -> list[str]:
+    return [*(f"- Not run: {sentence}" for sentence in result.problems), ""] if result.problems else []
 
 
 def _row(cells: list[str]) -> str:

@@ -1,18 +1,18 @@
-"""The paper's figures as numbers; the paper prints none for them."""
+"""The paper's figures as tables of numbers, most of which the paper does not print."""
 
-from rofl.reproduce.paper_table import PaperTable, ScaledBy, TableCell, noise
+from rofl.reproduce.paper_table import PaperTable, ScaledBy, TableCell, noise_settings
 from rofl.reproduce.paper_tables import METHOD_NAMES, SETTINGS, USUAL
 
 
-def _curve(name: str, row: str, values: tuple[float, ...]) -> list[TableCell]:
-    """One hyper-parameter at several values, the others as usual."""
-    known = {("tau", USUAL["noise.ratio"]): "known"}  # the same run as elsewhere
-    tried = {f"{value:g}": known.get((name, value), value) for value in values}
-    return [TableCell(row, text, changes={**USUAL, f"method.{name}": value}) for text, value in tried.items()]
+def _hyperparameter(name: str, row: str, values: tuple[float, ...]) -> list[TableCell]:
+    """Return the cells of one hyper-parameter of the method at several values, the others as usual."""
+    same_run = {("tau", USUAL["noise.ratio"]): "known"}  # so that other tables share the run
+    settings = {f"{value:g}": same_run.get((name, value), value) for value in values}
+    return [TableCell(row, text, changes={**USUAL, f"method.{name}": value}) for text, value in settings.items()]
 
 
-def _schedule(values: tuple[float, ...]) -> list[TableCell]:
-    """T_pl at several multiples of the usual one."""
+def _t_pl(values: tuple[float, ...]) -> list[TableCell]:
+    """Return the cells of T_pl at several multiples of its usual value."""
     return [TableCell("T_pl", f"x {value:g}", changes={**USUAL, "method.t_pl": ScaledBy(value)}) for value in values]
 
 
@@ -24,7 +24,11 @@ FIGURES = (
         "cifar10",
         tuple(
             TableCell(
-                f"{METHOD_NAMES[name]} ({short})", f"{ratio:g}", name, {**noise("symmetric", ratio), **setting}, number
+                f"{METHOD_NAMES[name]} ({short})",
+                f"{ratio:g}",
+                name,
+                {**noise_settings("symmetric", ratio), **setting},
+                number,
             )
             for name, federated in {
                 "plain": (89.5, 73.1, 54.8, 35.4),
@@ -57,11 +61,11 @@ FIGURES = (
         "each hyper-parameter at several values, the others as usual, at symmetric 0.4",
         "cifar10",
         (
-            *_schedule((0.1, 0.5, 1.0, 1.5, 2.0)),
-            *_curve("lambda_e", "lambda_e", (0.0, 0.4, 0.8, 1.2, 1.6)),
-            *_curve("lambda_cen", "lambda_cen", (0.0, 0.5, 1.0, 1.5, 2.0)),
-            *_curve("tau", "tau", (0.2, 0.3, 0.4, 0.5, 0.6)),
-            *_curve("warmup", "T", (1, 5, 10, 15, 20)),
+            *_t_pl((0.1, 0.5, 1.0, 1.5, 2.0)),
+            *_hyperparameter("lambda_e", "lambda_e", (0.0, 0.4, 0.8, 1.2, 1.6)),
+            *_hyperparameter("lambda_cen", "lambda_cen", (0.0, 0.5, 1.0, 1.5, 2.0)),
+            *_hyperparameter("tau", "tau", (0.2, 0.3, 0.4, 0.5, 0.6)),
+            *_hyperparameter("warmup", "T", (1, 5, 10, 15, 20)),
         ),
         corner="hyper-parameter",
         across="value",

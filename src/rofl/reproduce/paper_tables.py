@@ -1,6 +1,6 @@
-"""The paper's tables, with its numbers."""
+"""The paper's tables: what to run for each cell, and the number that the paper prints there."""
 
-from rofl.reproduce.paper_table import Measure, PaperTable, TableCell, line, noise
+from rofl.reproduce.paper_table import Measure, PaperTable, TableCell, noise_settings, table_row
 
 METHOD_NAMES = {
     "plain": "Cross Entropy Loss",
@@ -11,9 +11,9 @@ METHOD_NAMES = {
 }
 _SYMMETRIC = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 _PAIR = (0.1, 0.2, 0.3, 0.4, 0.45)
-_NOISES = {f"symmetric {ratio:g}": noise("symmetric", ratio) for ratio in _SYMMETRIC}
-_NOISES |= {f"pair {ratio:g}": noise("pair", ratio) for ratio in _PAIR}
-USUAL = noise("symmetric", 0.4)
+_NOISES = {f"symmetric {ratio:g}": noise_settings("symmetric", ratio) for ratio in _SYMMETRIC}
+_NOISES |= {f"pair {ratio:g}": noise_settings("pair", ratio) for ratio in _PAIR}
+USUAL = noise_settings("symmetric", 0.4)
 SETTINGS = {"C. L.": {"setting": "centralized"}, "F. L.": {"setting": "federated"}}
 _DETECTION: dict[Measure, tuple[float, ...]] = {
     "precision": (0.997, 0.994, 0.989, 0.980, 0.968, 0.944),
@@ -21,8 +21,9 @@ _DETECTION: dict[Measure, tuple[float, ...]] = {
 }
 
 
-def _methods(numbers: dict[str, tuple[float, ...]]) -> tuple[TableCell, ...]:
-    return tuple(cell for name, row in numbers.items() for cell in line(METHOD_NAMES[name], name, _NOISES, row))
+def _method_rows(numbers: dict[str, tuple[float, ...]]) -> tuple[TableCell, ...]:
+    """Return a row of all noises for each method, with the paper's numbers."""
+    return tuple(cell for name, row in numbers.items() for cell in table_row(METHOD_NAMES[name], name, _NOISES, row))
 
 
 TABLES = (
@@ -31,7 +32,7 @@ TABLES = (
         "Table 1",
         "accuracy on CIFAR-10 with symmetric and pair flipping",
         "cifar10",
-        _methods(
+        _method_rows(
             {
                 "plain": (89.5, 81.8, 73.1, 63.1, 54.8, 41.9, 35.4, 83.2, 73.7, 65.4, 56.5, 49.5),
                 "coteaching": (89.8, 88.5, 87.6, 86.1, 84.4, 81.6, 57.7, 88.4, 86.3, 73.1, 57.5, 55.2),
@@ -55,7 +56,7 @@ TABLES = (
                 "selflearning": (74.5, 73.6),
                 "rofl": (72.5, 76.4),
             }.items()
-            for cell in line(METHOD_NAMES[name], name, SETTINGS, row)
+            for cell in table_row(METHOD_NAMES[name], name, SETTINGS, row)
         ),
         across="setting",
     ),
@@ -79,7 +80,7 @@ TABLES = (
             TableCell(
                 "Ours",
                 f"{ratio:g}",
-                changes={**noise("symmetric", ratio), "noise.fully_noisy_class": True},
+                changes={**noise_settings("symmetric", ratio), "noise.fully_noisy_class": True},
                 paper=number,
             )
             for ratio, number in zip(_SYMMETRIC[1:], (91.1, 90.5, 89.6, 88.6, 86.8, 83.1), strict=True)
@@ -115,7 +116,11 @@ TABLES = (
         "cifar10",
         tuple(
             TableCell(
-                measure.capitalize(), f"{ratio:g}", changes=noise("symmetric", ratio), paper=number, measure=measure
+                measure.capitalize(),
+                f"{ratio:g}",
+                changes=noise_settings("symmetric", ratio),
+                paper=number,
+                measure=measure,
             )
             for measure, numbers in _DETECTION.items()
             for ratio, number in zip(_SYMMETRIC[1:], numbers, strict=True)
@@ -128,7 +133,7 @@ TABLES = (
         "Supplement, Table 1",
         "accuracy on MNIST with symmetric and pair flipping",
         "mnist",
-        _methods(
+        _method_rows(
             {
                 "plain": (99.6, 98.7, 97.4, 94.2, 88.1, 79.2, 62.5, 98.7, 95.6, 86.8, 69.4, 61.6),
                 "coteaching": (99.4, 99.4, 99.2, 99.1, 98.9, 98.1, 96.7, 99.3, 99.2, 99.1, 96.6, 92.3),
@@ -154,7 +159,7 @@ TABLES = (
         "chest X-rays at 100 medical centres, against the centralized setting",
         "covidx",
         tuple(
-            TableCell("Ours", short, changes={**setting, **noise("symmetric", 0.0)}, paper=number)
+            TableCell("Ours", short, changes={**setting, **noise_settings("symmetric", 0.0)}, paper=number)
             for (short, setting), number in zip(SETTINGS.items(), (93.6, 93.5), strict=True)
         ),
         across="setting",
@@ -187,7 +192,7 @@ TABLES = (
             )
             for name, number in {"plain": None, "coteaching": 45.8, "joint": 24.9, "rofl": 27.8}.items()
         ),
-        alone=True,
+        timed=True,
         note="The paper's seconds are of a GTX 1080Ti; compare the ratios. Rofl is timed with its pseudo-labels on.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Which cells to run, chosen by name."""
+"""Plans: which cells of which tables to run, chosen by name."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,13 +10,21 @@ from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
 from rofl.reproduce.paper_tables import TABLES
 from rofl.reproduce.scales import cell_experiment
 
-DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10", "clothing1m": "Clothing1M", "covidx": "COVIDx"}
-PAPER_TABLES: dict[str, PaperTable] = {grid.name: grid for grid in (*FIGURES, *TABLES)}
+DATASET_TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "clothing1m": "Clothing1M", "covidx": "COVIDx"}
+PAPER_TABLES: dict[str, PaperTable] = {table.name: table for table in (*FIGURES, *TABLES)}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for."""
+    """Cells to run, and where.
+
+    Attributes:
+        name: The name of the plan's files: that of its table, or "all".
+        chosen: The tables, each with those of its cells that are to run.
+        scale: How large to run.
+        seeds: Runs of each cell, with seeds 0, 1, ...
+        out: The folder of runs and results, which ends with the scale's name.
+    """
 
     name: str
     chosen: list[tuple[PaperTable, list[TableCell]]]
@@ -24,36 +32,67 @@ class Plan:
     seeds: int
     out: Path
 
-    def of_cell(self, grid: PaperTable, cell: TableCell) -> list[Experiment]:
-        """One experiment per seed; none where the scale is too small for the cell."""
-        found = (cell_experiment(grid, cell, self.scale, seed) for seed in range(self.seeds))
-        return [one for one in found if one is not None]
+    @property
+    def cells_dir(self) -> Path:
+        """The folder of the run directories, which all plans of this scale share."""
+        return self.out / "cells"
 
-    def experiments(self, alone: bool | None = None) -> list[Experiment]:
-        """All that has to run, each once; only those timed alone, or only the others, where asked."""
-        found: dict[str, Experiment] = {}
-        for grid, cells in self.chosen:
-            if alone is None or grid.alone == alone:
-                found |= {one.toml(): one for cell in cells for one in self.of_cell(grid, cell)}
-        return list(found.values())
+    def cell_experiments(self, table: PaperTable, cell: TableCell) -> list[Experiment]:
+        """Return the experiments of a cell, one per seed; none where the scale has too few clients for it."""
+        experiments = (cell_experiment(table, cell, self.scale, seed) for seed in range(self.seeds))
+        return [experiment for experiment in experiments if experiment is not None]
+
+    def experiments(self, timed: bool | None = None) -> list[Experiment]:
+        """Return all experiments of the plan, each once.
+
+        Args:
+            timed: True for those of tables that measure time, False for those of the others, None for all.
+        """
+        chosen: dict[str, Experiment] = {}
+        for table, cells in self.chosen:
+            if timed is None or table.timed == timed:
+                chosen |= {one.toml(): one for cell in cells for one in self.cell_experiments(table, cell)}
+        return list(chosen.values())
 
 
-def make_plan(name: str, scale: Scale, seeds: int, out: Path, cells: str = "", data: str = "") -> Plan:
-    """Choose grids by name and, within them, cells by row, column or method; on another data set where one is named."""
-    wanted = {word.strip().lower() for word in cells.split(",") if word.strip()}
-    grids = [_on(grid, data) for grid in find_tables(name)] if data else find_tables(name)
-    for word in sorted(wanted - set().union(*(_words(grid) for grid in grids))):
-        example = f"a row or column, such as {grids[0].rows[-1]!r} or {grids[0].columns[0]!r}"
+def make_plan(
+    name: str = "all",
+    scale: Scale = "tiny",
+    seeds: int = 1,
+    out: Path | str = Path("runs/reproduce"),
+    cells: str = "",
+    data: str = "",
+) -> Plan:
+    """Return a plan for a table or figure of the paper.
+
+    Args:
+        name: A key of `PAPER_TABLES`, or "all".
+        scale: "tiny" (the embedded digits), "lite" (10,000 real images) or "paper" (as in the paper).
+        seeds: Runs of each cell, with seeds 0, 1, ...
+        out: The folder of all scales; the plan's own is `<out>/<scale>`.
+        cells: Rows, columns or methods with commas between; only cells in these are run. All where empty.
+        data: Another of the paper's data sets to run on than the table's.
+
+    Raises:
+        UserError: A name is unknown, or no cell fits.
+    """
+    words = {word.strip().lower() for word in cells.split(",") if word.strip()}
+    tables = [_on_dataset(table, data) for table in find_tables(name)] if data else find_tables(name)
+    for word in sorted(words - set().union(*(_cell_words(table) for table in tables))):
+        example = f"a row or column, such as {tables[0].rows[-1]!r} or {tables[0].columns[0]!r}"
         raise UserError(f"No cell of {name} is called {word!r}.", example)
-    chosen = [(grid, _choose(grid, wanted)) for grid in grids]
-    chosen = [(grid, kept) for grid, kept in chosen if kept]
+    chosen = [(table, kept) for table in tables if (kept := _choose_cells(table, words))]
     if not chosen:
         raise UserError(f"No cell of {name} is in a row and a column of {cells!r}.", "fewer words")
-    return Plan(f"{name}-{data}" if data else name, chosen, scale, seeds, out / scale)
+    return Plan(f"{name}-{data}" if data else name, chosen, scale, seeds, Path(out) / scale)
 
 
 def find_tables(name: str) -> list[PaperTable]:
-    """A grid by name, or every one for `all`."""
+    """Return the table of a name, or every table for "all".
+
+    Raises:
+        UserError: There is no such table; the nearest name is suggested.
+    """
     if name == "all":
         return list(PAPER_TABLES.values())
     if name not in PAPER_TABLES:
@@ -61,26 +100,26 @@ def find_tables(name: str) -> list[PaperTable]:
     return [PAPER_TABLES[name]]
 
 
-def _on(grid: PaperTable, data: str) -> PaperTable:
-    """The same cells on another of the paper's data sets."""
-    if data not in DATA:
-        raise unknown("data set of the paper", data, DATA)
-    if data == grid.data:
-        return grid
-    note = f"Ours is on {DATA[data]}, the paper's numbers are for {DATA[grid.data]}."
-    return replace(grid, data=data, note=f"{note} {grid.note}".strip())
+def _on_dataset(table: PaperTable, data: str) -> PaperTable:
+    """Return the same cells on another of the paper's data sets, with a note that says so."""
+    if data not in DATASET_TITLES:
+        raise unknown("data set of the paper", data, DATASET_TITLES)
+    if data == table.data:
+        return table
+    note = f"Ours is on {DATASET_TITLES[data]}, the paper's numbers are for {DATASET_TITLES[table.data]}."
+    return replace(table, data=data, note=f"{note} {table.note}".strip())
 
 
-def _words(grid: PaperTable) -> set[str]:
-    """All that its cells can be called."""
-    return {word.lower() for cell in grid.cells for word in (cell.row, cell.column, cell.method)}
+def _cell_words(table: PaperTable) -> set[str]:
+    """Return every word that chooses cells of a table: rows, columns and methods, in lower case."""
+    return {word.lower() for cell in table.cells for word in (cell.row, cell.column, cell.method)}
 
 
-def _choose(grid: PaperTable, wanted: set[str]) -> list[TableCell]:
-    """Words that name columns limit the columns, words that name rows or methods limit the rows."""
-    columns = {column for column in grid.columns if column.lower() in wanted}
-    rows = {cell.row for cell in grid.cells if {cell.row.lower(), cell.method} & wanted}
-    if wanted and not columns and not rows:
+def _choose_cells(table: PaperTable, words: set[str]) -> list[TableCell]:
+    """Return the cells that words choose: columns limit the columns, rows and methods limit the rows."""
+    columns = {column for column in table.columns if column.lower() in words}
+    rows = {cell.row for cell in table.cells if {cell.row.lower(), cell.method} & words}
+    if words and not columns and not rows:
         return []
-    columns, rows = columns or set(grid.columns), rows or set(grid.rows)
-    return [cell for cell in grid.cells if cell.column in columns and cell.row in rows]
+    columns, rows = columns or set(table.columns), rows or set(table.rows)
+    return [cell for cell in table.cells if cell.column in columns and cell.row in rows]

@@ -1,14 +1,14 @@
-"""What came out of a grid, beside what the paper found."""
+"""The results of tables: our value of each cell, next to the paper's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
 
 from rofl.reproduce.client_divergence import read_divergence
 from rofl.reproduce.paper_table import Measure, PaperTable, Scale, TableCell
+from rofl.reproduce.plan import Plan
 from rofl.reproduce.run_cache import RunCache
-from rofl.reproduce.scales import cell_experiment
 from rofl.training.run_dir import RunDir
 
 _DIGITS: dict[Measure, int] = {"accuracy": 1, "precision": 3, "recall": 3, "seconds": 2}
@@ -16,26 +16,33 @@ _DIGITS: dict[Measure, int] = {"accuracy": 1, "precision": 3, "recall": 3, "seco
 
 @dataclass(frozen=True)
 class CellResult:
-    """One cell's values, one per finished seed."""
+    """The values of one cell.
+
+    Attributes:
+        cell: The cell, with the paper's number.
+        values: One value per finished seed.
+        folders: The run folders of the finished seeds.
+        problem: A sentence that says why a seed could not run; empty where all could.
+    """
 
     cell: TableCell
     values: tuple[float, ...]
     folders: tuple[Path, ...] = ()
-    problem: str = ""  # why there is none
+    problem: str = ""
 
     @property
     def mean(self) -> float | None:
-        """Over the seeds."""
+        """The mean over seeds; None where no seed is finished."""
         return fmean(self.values) if self.values else None
 
     @property
     def spread(self) -> float | None:
-        """The sample standard deviation, from two seeds on."""
+        """The sample standard deviation over seeds; None for fewer than two."""
         return stdev(self.values) if len(self.values) > 1 else None
 
     @property
     def text(self) -> str:
-        """`ours / paper`, with the spread where there is one."""
+        """The text `ours ± spread / paper`, without the parts that are not known."""
         digits = _DIGITS.get(self.cell.measure, 3)
         ours = "-" if self.mean is None else f"{self.mean:.{digits}f}"
         if self.spread is not None:
@@ -45,68 +52,80 @@ class CellResult:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A grid with its values."""
+    """A table with the results of those of its cells that were asked for."""
 
-    grid: PaperTable
+    table: PaperTable
     scale: Scale
-    entries: tuple[CellResult, ...]
+    cells: tuple[CellResult, ...]
 
-    def entry(self, row: str, column: str) -> CellResult | None:
-        """The cell at a place, if the grid has one there."""
-        return next((one for one in self.entries if (one.cell.row, one.cell.column) == (row, column)), None)
+    def cell(self, row: str, column: str) -> CellResult | None:
+        """Return the result in a row and a column, or None where the table has no cell there."""
+        return next((one for one in self.cells if (one.cell.row, one.cell.column) == (row, column)), None)
 
     @property
     def rows(self) -> list[str]:
-        """Rows that hold something."""
-        return list(dict.fromkeys(one.cell.row for one in self.entries))
+        """The rows that hold a cell."""
+        return list(dict.fromkeys(one.cell.row for one in self.cells))
 
     @property
     def columns(self) -> list[str]:
-        """Columns that hold something."""
-        return list(dict.fromkeys(one.cell.column for one in self.entries))
+        """The columns that hold a cell."""
+        return list(dict.fromkeys(one.cell.column for one in self.cells))
 
     @property
     def seconds(self) -> float:
-        """Training time of all cells, each counted once."""
-        folders = {folder for entry in self.entries for folder in entry.folders}
+        """Training time of all cells; a run that several cells show counts once."""
+        folders = {folder for one in self.cells for folder in one.folders}
         return sum(RunDir(folder).read_summary().seconds for folder in folders)
 
+    @property
+    def problems(self) -> list[str]:
+        """Why cells could not run, each sentence once."""
+        return list(dict.fromkeys(one.problem for one in self.cells if one.problem))
 
-def collect(
-    grid: PaperTable, cells: Sequence[TableCell], scale: Scale, seeds: int, store: RunCache, problems: dict[Path, str]
+
+def collect_results(
+    plan: Plan, table: PaperTable, cells: Sequence[TableCell], cache: RunCache, problems: Mapping[Path, str]
 ) -> TableResult:
-    """Read what is finished."""
-    entries = []
+    """Read the finished runs of a table's cells.
+
+    Args:
+        plan: The plan that they ran for, with its scale and seeds.
+        table: The table.
+        cells: Those of its cells that the plan holds.
+        cache: Where the runs are kept.
+        problems: Run folder -> why it could not run.
+
+    Returns:
+        The results; cells that the scale is too small for are left out.
+    """
+    results = []
     for cell in cells:
-        places = []
-        for seed in range(seeds):
-            chosen = cell_experiment(grid, cell, scale, seed)
-            if chosen is not None:
-                places.append(store.place(chosen))
-        if not places:
+        run_dirs = [cache.find(experiment) for experiment in plan.cell_experiments(table, cell)]
+        if not run_dirs:
             continue
-        done = [place for place in places if place.is_finished()]
-        found = [_value(place, cell.measure) for place in done]
-        values = tuple(value for value in found if value is not None)
-        problem = next((problems[place.path] for place in places if place.path in problems), "")
-        entries.append(CellResult(cell, values, tuple(place.path for place in done), problem))
-    return TableResult(grid, scale, tuple(entries))
+        finished = [run_dir for run_dir in run_dirs if run_dir.is_finished()]
+        measured = [_measure(run_dir, cell.measure) for run_dir in finished]
+        values = tuple(value for value in measured if value is not None)
+        problem = next((problems[run_dir.path] for run_dir in run_dirs if run_dir.path in problems), "")
+        results.append(CellResult(cell, values, tuple(run_dir.path for run_dir in finished), problem))
+    return TableResult(table, plan.scale, tuple(results))
 
 
-def _seconds(place: RunDir) -> float:
-    """The median round; the first one does not count, since worker processes start in it."""
-    seconds = [record.seconds for record in place.read_history()]
-    return float(median(seconds[1:] or seconds))
-
-
-def _value(place: RunDir, measure: Measure) -> float | None:
-    summary = place.read_summary()
+def _measure(run_dir: RunDir, measure: Measure) -> float | None:
+    summary = run_dir.read_summary()
     if measure == "accuracy":
         return summary.test_accuracy
     if measure == "seconds":
-        return _seconds(place)
+        return _median_seconds(run_dir)
     if measure == "precision":
         return summary.precision
     if measure == "recall":
         return summary.recall
-    return read_divergence(place)[measure]
+    return read_divergence(run_dir)[measure]
+
+
+def _median_seconds(run_dir: RunDir) -> float:
+    """Return the median duration of a round; the first is left out, since worker processes start in it."""
+    seconds = [record.seconds for record in run_dir.read_history()]
+    return float(median(seconds[1:] or seconds))

@@ -4,27 +4,40 @@ import hashlib
 from pathlib import Path
 
 from rofl.config.schema import Experiment
+from rofl.data.user.names import safe_names
 from rofl.training.run_dir import RunDir
 
 
 class RunCache:
-    """Run folders of cells, found again by their settings."""
+    """Run directories in one folder, which are found by all settings but the experiment's name.
+
+    Tables share cells, and a cell that finished once is not run again. Directories may have any name: their
+    config.toml identifies them.
+
+    Args:
+        folder: The folder that holds the run directories; it need not exist yet.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        found = [RunDir(path.parent) for path in sorted(folder.glob("*/config.toml"))]
-        self._places = {_key(place.read_experiment()): place for place in found}
+        existing = [RunDir(path.parent) for path in sorted(folder.glob("*/config.toml"))]
+        self._run_dirs = {_key(run_dir.read_experiment()): run_dir for run_dir in existing}
 
-    def place(self, experiment: Experiment) -> RunDir:
-        """The folder of this experiment, whether it ran already or not."""
+    def find(self, experiment: Experiment) -> RunDir:
+        """Return the run directory of an experiment, whether it ran already or not."""
         key = _key(experiment)
-        if key not in self._places:
+        if key not in self._run_dirs:
             noise = f"{experiment.noise.kind}-{experiment.noise.expected_ratio:g}"
-            stem = f"{experiment.data.name}-{noise}-{experiment.method['name']}-s{experiment.seed}"
-            self._places[key] = RunDir(self.folder / f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}")
-        return self._places[key]
+            stem = f"{experiment.data.name}-{noise}-{experiment.method_name}-s{experiment.seed}"
+            name = f"{safe_names([stem])[0]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+            self._run_dirs[key] = RunDir(self.folder / name)
+        return self._run_dirs[key]
+
+    def is_finished(self, experiment: Experiment) -> bool:
+        """Return True if the experiment ran to its end."""
+        return self.find(experiment).is_finished()
 
 
 def _key(experiment: Experiment) -> str:
-    """All settings but the name, defaults too: folders of older versions are found as well."""
+    """Return all settings but the name, defaults included, so that directories of older versions are found too."""
     return experiment.model_copy(update={"name": ""}).toml()

@@ -1,4 +1,4 @@
-"""How large to run: tiny in minutes on embedded data, lite on 10,000 real images, paper as the paper did."""
+"""Scales: "tiny" runs in minutes on embedded data, "lite" on 10,000 real images, "paper" as the paper did."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from rofl.config.presets import PRESETS, Preset
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
 
-_SCHEDULES = ("t_pl", "start")  # fields of methods that count rounds, and so shrink with them
+_ROUND_SETTINGS = ("t_pl", "start")  # hyper-parameters that count rounds
 
 _TINY = Preset(
     "digits, 20 clients, 5 a round, 20 rounds",
@@ -32,29 +32,39 @@ _LITE = {
     "clothing1m": PRESETS["cifar10n-lite"],
     "covidx": _COVIDX_LITE,
 }
-_STAND_INS = {
+_SUBSTITUTIONS = {
     ("lite", "clothing1m"): "CIFAR-10 with people's own wrong labels (CIFAR-10N, worse) stands in for Clothing1M.",
     ("lite", "covidx"): "A sample of 273 images stands in for COVIDx.",
 }
 
 
-def preset_of(scale: Scale, data: str) -> Preset:
-    """The settings that stand for one of the paper's data sets at a scale."""
+def scale_preset(scale: Scale, data: str) -> Preset:
+    """Return the preset that stands for one of the paper's data sets at a scale."""
     if scale == "tiny":
         return _TINY
     return _LITE[data] if scale == "lite" else PRESETS[data]
 
 
 def substitution_note(scale: Scale, data: str) -> str:
-    """A sentence about what takes the place of the paper's data set, or nothing."""
+    """Return a sentence about the data set that takes the place of the paper's, or "" where it is the paper's."""
     if scale == "tiny":
         return "The embedded digits stand in for the paper's data set."
-    return _STAND_INS.get((scale, data), "")
+    return _SUBSTITUTIONS.get((scale, data), "")
 
 
-def cell_experiment(grid: PaperTable, cell: TableCell, scale: Scale, seed: int) -> Experiment | None:
-    """What to run for a cell, or None where the scale has too few clients for it."""
-    preset = preset_of(scale, grid.data)
+def cell_experiment(table: PaperTable, cell: TableCell, scale: Scale, seed: int) -> Experiment | None:
+    """Return what to run for a cell.
+
+    Args:
+        table: The table of the cell, which says the data set.
+        cell: The cell.
+        scale: How large to run.
+        seed: The seed of the run.
+
+    Returns:
+        The experiment; None where the scale has fewer clients than the cell asks for in a round.
+    """
+    preset = scale_preset(scale, table.data)
     base = parse_experiment(preset.for_method(cell.method))
     changes = {key: _resolve(base, key, value) for key, value in cell.changes.items()}
     if changes.get("cohort", 0) > base.clients:
@@ -67,15 +77,18 @@ def cell_experiment(grid: PaperTable, cell: TableCell, scale: Scale, seed: int) 
 
 
 def _resolve(base: Experiment, key: str, value: Any) -> Any:
-    """A value at this scale."""
+    """Return a setting of a cell at this scale: `ScaledBy` becomes a multiple of the preset's value."""
     if not isinstance(value, ScaledBy):
         return value
     return max(1, round(base.method[key.removeprefix("method.")] * value.factor))
 
 
 def _same_effort(base: Experiment) -> dict[str, Any]:
-    """As many passes over the data as the federated run makes; a round is then one pass."""
+    """Return the settings of a centralized run with as many passes over the data as the federated one makes.
+
+    A round is then one pass; settings that count rounds shrink with their number.
+    """
     passes = math.ceil(base.rounds * base.method["epochs"] * base.cohort / base.clients)
     shrink = passes / base.rounds
-    schedules = {f"method.{name}": base.method[name] for name in _SCHEDULES if name in base.method}
+    schedules = {f"method.{name}": base.method[name] for name in _ROUND_SETTINGS if name in base.method}
     return {"rounds": passes, **{key: max(1, round(value * shrink)) for key, value in schedules.items()}}

@@ -108,6 +108,14 @@ def audit_data(
     return result
 
 
+def next_audit_dir(data: Path) -> Path:
+    """Return the next free `runs/audit-<data>-<number>`, for the lists of new data."""
+    number, title = 1, DataSpec(path=str(data.absolute())).title
+    while (path := Path("runs") / f"audit-{title}-{number}").exists():
+        number += 1
+    return path
+
+
 def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDataset) -> list[Decision]:
     """Return all decisions about a run's labels: those it keeps, and those of new files, which it keeps from now on.
 

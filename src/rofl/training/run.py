@@ -13,6 +13,7 @@ from rofl.config.schema import Experiment
 from rofl.data.federated import FederatedDataset
 from rofl.data.from_arrays import as_dataset
 from rofl.data.sampled_clients import client_sizes
+from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
 from rofl.methods import Method, ServerState
 from rofl.simulation.client import ClientConfig, NetworkSpec
@@ -217,8 +218,8 @@ def summarize(
 
 
 def next_run_dir(experiment: Experiment) -> Path:
-    """The next free `runs/<name>-<method>-<number>`."""
-    number = 1
-    while (path := Path("runs") / f"{experiment.name}-{experiment.method_name}-{number}").exists():
+    """Return the next free `runs/<name>-<method>-<number>`."""
+    number, method = 1, safe_names([experiment.method_name])[0]  # the name may be `package.module:Class`
+    while (path := Path("runs") / f"{experiment.name}-{method}-{number}").exists():
         number += 1
     return path

@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Literal
 
 from rofl.data.user.decode import Progress
 from rofl.data.user.names import natural
@@ -13,8 +14,49 @@ from rofl.data.user.source import UserSource
 _FEW = 10  # training samples; a client with fewer hardly contributes
 
 
-def check_user_data(source: UserSource, progress: Progress | None = None) -> dict[str, Any]:
-    """Return findings about user data by name, ready for JSON.
+@dataclass(frozen=True)
+class DataCheck:
+    """Findings about user data that can be used.
+
+    Attributes:
+        kind: "images" or "table".
+        samples: The number of samples to "train" and to "test" with.
+        test_part: "given" where the data has a test part, else "split off".
+        clients: Client -> its number of training samples; empty where the data names no clients.
+        classes: Class -> its number of training samples.
+        test_classes: Class -> its number of test samples.
+        duplicates: Where equal samples are -> groups of their names.
+        unreadable: File -> why it cannot be read.
+        classes_of_one_client: The classes that a single client has.
+        clients_with_few_samples: The clients that hardly contribute.
+        notes: Sentences about what was left out or assumed.
+        columns: The number of features of a table; None for images.
+        sizes: The most frequent sizes of images -> how many have it; None for a table, as are all below.
+        shorter_side: The "smallest", "median" and "largest" length of images' shorter side, in pixels.
+        modes: The most frequent colour modes of images -> how many have it.
+        becomes: The "side" in pixels and the "channels" that images are decoded to.
+    """
+
+    kind: Literal["images", "table"]
+    samples: dict[str, int]
+    test_part: Literal["given", "split off"]
+    clients: dict[str, int]
+    classes: dict[str, int]
+    test_classes: dict[str, int]
+    duplicates: dict[str, list[list[str]]]
+    unreadable: dict[str, str]
+    classes_of_one_client: list[str]
+    clients_with_few_samples: list[str]
+    notes: list[str]
+    columns: int | None = None
+    sizes: dict[str, int] | None = None
+    shorter_side: dict[str, int] | None = None
+    modes: dict[str, int] | None = None
+    becomes: dict[str, int] | None = None
+
+
+def check_user_data(source: UserSource, progress: Progress | None = None) -> DataCheck:
+    """Return findings about user data.
 
     Args:
         source: where the data is, and how it is read.
@@ -30,26 +72,26 @@ def check_user_data(source: UserSource, progress: Progress | None = None) -> dic
     owners_of_class = defaultdict(set)
     for sample in train:
         owners_of_class[sample.label].add(sample.client)
-    return {
-        "usable": True,
-        "kind": "table" if scanned.is_table else "images",
-        "samples": {"train": len(train), "test": len(test)},
-        "test_part": "given" if any(sample.test for sample in scanned.samples) else "split off",
-        "clients": _ordered(clients),
-        "classes": _ordered(Counter(sample.label for sample in train)),
-        "test_classes": _ordered(Counter(sample.label for sample in test)),
-        **({"columns": scanned.pixels.shape[1]} if scanned.is_table else _image_findings(scanned)),
-        "duplicates": _duplicates(scanned),
-        "unreadable": scanned.unreadable,
-        "classes_of_one_client": sorted(
+    return DataCheck(
+        kind="table" if scanned.is_table else "images",
+        samples={"train": len(train), "test": len(test)},
+        test_part="given" if any(sample.test for sample in scanned.samples) else "split off",
+        clients=_ordered(clients),
+        classes=_ordered(Counter(sample.label for sample in train)),
+        test_classes=_ordered(Counter(sample.label for sample in test)),
+        duplicates=_duplicates(scanned),
+        unreadable=scanned.unreadable,
+        classes_of_one_client=sorted(
             (label for label, owners in owners_of_class.items() if len(owners) == 1 and len(clients) > 1), key=natural
         ),
-        "clients_with_few_samples": sorted((name for name, count in clients.items() if count < _FEW), key=natural),
-        "notes": scanned.notes,
-    }
+        clients_with_few_samples=sorted((name for name, count in clients.items() if count < _FEW), key=natural),
+        notes=list(scanned.notes),
+        columns=scanned.pixels.shape[1] if scanned.is_table else None,
+        **({} if scanned.is_table else _image_findings(scanned)),
+    )
 
 
-def _image_findings(scanned: ScannedData) -> dict[str, Any]:
+def _image_findings(scanned: ScannedData) -> dict[str, dict[str, int]]:
     """Return the sizes and modes of the files, and the shape that the images are decoded to."""
     infos = [info for info in scanned.infos if not info.error]
     shorter = [min(info.size) for info in infos]
@@ -61,7 +103,7 @@ def _image_findings(scanned: ScannedData) -> dict[str, Any]:
     }
 
 
-def _duplicates(scanned: ScannedData) -> dict[str, Any]:
+def _duplicates(scanned: ScannedData) -> dict[str, list[list[str]]]:
     """Return groups of samples with equal content, by the parts they are in, and those with different labels."""
     rows_of_digest: dict[str, list[int]] = defaultdict(list)
     for row in [*scanned.train, *scanned.test]:
@@ -82,7 +124,7 @@ def _ids(scanned: ScannedData, groups: Iterable[list[int]]) -> list[list[str]]:
     return [[scanned.samples[row].id for row in rows] for rows in groups]
 
 
-def _ordered(counts: Counter[Any]) -> dict[str, int]:
+def _ordered(counts: Counter[str]) -> dict[str, int]:
     """Return counts in the natural order of their names."""
     return {name: counts[name] for name in sorted(counts, key=natural)}
 

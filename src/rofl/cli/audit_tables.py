@@ -1,0 +1,68 @@
+"""The result of an audit for the terminal."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from rofl.audit.result import AuditResult
+from rofl.audit.suspect_list import SuspectRow
+from rofl.cli.tables import share_text
+from rofl.data.label_csv import Decision
+
+_CLIENTS = 20  # that are listed; --json has all
+
+
+def clients_table(result: AuditResult) -> Table:
+    """Return the samples and suspects of each client, with the largest share of suspects first."""
+    federated = result.federated
+    counts = [(len(rows), int(result.suspects.flagged[rows].sum())) for _, rows in federated.client_views]
+    order = sorted(range(len(counts)), key=lambda client: -counts[client][1] / max(counts[client][0], 1))
+    table = Table(title="labels that look wrong", title_justify="left")
+    for name in ("client", "samples", "suspects", "share"):
+        table.add_column(name, justify="left" if name == "client" else "right")
+    for client in order[:_CLIENTS]:
+        samples, flagged = counts[client]
+        title = Text(federated.client_views[client][0])
+        table.add_row(title, str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+    if len(order) > _CLIENTS:
+        table.add_row(f"and {len(order) - _CLIENTS} more")
+    samples, flagged = (sum(column) for column in zip(*counts, strict=True))
+    table.add_section()
+    table.add_row("all", str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+    return table
+
+
+def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
+    """Return lines that say how good the lists are: by the true labels where known, and by what people decided."""
+    lines, metrics = [], result.metrics()
+    if metrics.estimated.ratio > 0.5:
+        lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
+    quality = metrics.audit
+    if quality is not None:
+        lines.append(
+            f"by the truth: precision {share_text(quality.precision)}, recall {share_text(quality.recall)}, "
+            f"average precision {share_text(quality.average_precision)}, right suggestions "
+            f"{share_text(quality.suggestion_accuracy)}"
+        )
+    if decided:
+        counts = count_decisions(decided)
+        lines.append(f"by people: {counts['wrong']} labels wrong, {counts['right']} right")
+    return lines
+
+
+def suspects_table(suspects: Sequence[SuspectRow]) -> Table:
+    """Return suspects of any clients as a table."""
+    table = Table(title="most suspicious", title_justify="left")
+    for name in ("client", "sample", "given", "suggested", "score"):
+        table.add_column(name, justify="right" if name == "score" else "left")
+    for each in suspects:
+        cells = (each.client, each.sample, each.given, each.suggested)
+        table.add_row(*map(Text, cells), f"{each.score:.3f}")
+    return table
+
+
+def count_decisions(decided: Sequence[Decision]) -> dict[str, int]:
+    """Return how many labels people found wrong, and how many right."""
+    wrong = sum(each.wrong for each in decided)
+    return {"wrong": wrong, "right": len(decided) - wrong}

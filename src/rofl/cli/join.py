@@ -1,0 +1,82 @@
+"""`rofl join`: take part in a run with this site's data."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from rofl.cli.app import app, print_message, stdout
+from rofl.cli.options import Data, DataDir, Insecure, Json, Out, Test, check_flower
+from rofl.errors import UserError
+
+if TYPE_CHECKING:  # Flower is an extra, and slow to import
+    from rofl.federation.join import OutgoingData
+
+
+@app.command("join", epilog="Example: rofl join --server localhost:9443 --data scans --credentials keys/sites/clinic-a")
+def join_command(
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="the coordinator")] = "",
+    data: Data = None,
+    test: Test = None,
+    credentials: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="this site's folder from the coordinator")
+    ] = None,
+    insecure: Insecure = False,
+    client: Annotated[int, typer.Option(min=0, help="with --insecure: this site's number, counted from 0")] = 0,
+    name: Annotated[str, typer.Option(help="with --insecure: this site's name")] = "",
+    out: Out = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would leave this site, and stop")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Take part with this site's data, which stays here; at the end its own list of suspects and page are written.
+
+    Without --data the site takes its part of the coordinator's data set: a rehearsal.
+    """
+    check_flower()
+    if insecure == (credentials is not None):
+        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
+    from rofl.cli.progress import decoding_bar
+    from rofl.cli.tables import print_run
+    from rofl.federation import join as federation
+    from rofl.report import write_report
+
+    config = federation.SiteConfig(credentials, client, name, data, test, out, data_dir)
+    with decoding_bar() as progress:
+        if dry_run:
+            _print_outgoing(federation.preview(config, on_progress=progress))
+            return
+        finished = federation.join(server, config, on_message=print_message, on_progress=progress)
+    page = write_report([finished.folder], finished.folder / "report.html", data_dir)
+    print_message(f"This site's suspects: {finished.folder / 'suspects'}")
+    print_message(f"This site's page: {page}")
+    if as_json:
+        print_run(finished, as_json)
+
+
+def _print_outgoing(outgoing: "OutgoingData") -> None:
+    """Print which facts, arrays and sums leave a site, with their sizes."""
+    table = Table(title="What leaves this site", title_justify="left")
+    for column in ("when", "what", "form", "bytes"):
+        table.add_column(column, justify="right" if column == "bytes" else "left")
+    for name, value in outgoing.info.fields().items():
+        text = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+        table.add_row("once, on connecting", name, text, str(len(text)))
+    for group, tensors in outgoing.tensors.items():
+        for name, tensor in tensors.items():
+            form = f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+            table.add_row("each round", f"{group}/{name}", form, str(tensor.nbytes))
+    for name in outgoing.sums:
+        table.add_row("each round", f"sum of {name}", "number", "8")
+    table.add_row("each round", "right, tested: of held-out samples", "numbers", "16")
+    table.add_row("after the last round", "samples, flagged", "numbers", "16")
+    classes = len(outgoing.info.classes)
+    form, size = f"({classes}, {classes})", str(8 * classes**2)
+    table.add_row("after the last round", "given -> suggested labels, counted", form, size)
+    stdout.print(table)
+    total = sum(tensor.nbytes for tensors in outgoing.tensors.values() for tensor in tensors.values())
+    print_message(
+        f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now."
+    )

@@ -1,0 +1,43 @@
+"""The options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rofl.errors import UserError
+
+What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting; may be given again")
+]
+MethodName = Annotated[
+    str | None, typer.Option("--method", help="a method's name, or package.module:Class; --set method.name=...")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set seed=...")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="number of runs each, with seeds 0, 1, ...")]
+Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ where absent")]
+Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
+Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
+Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="the folder of data sets; else $ROFL_DATA")]
+Log = Annotated[
+    list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; may be given again")
+]
+Dp = Annotated[
+    float | None,
+    typer.Option(
+        "--dp", min=0, metavar="NOISE", help="differential privacy, docs/privacy.md: clip 1 and this much noise"
+    ),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS and no keys: on this machine only")]
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+
+
+def check_flower() -> None:
+    """Raise a UserError where Flower, which is an extra, is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None:
+        raise UserError("Flower is not installed.", "pip install '.[flower]'")

@@ -1,0 +1,27 @@
+"""`rofl report`: one page of finished runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rofl.cli.app import app, stdout
+from rofl.cli.options import DataDir
+from rofl.errors import UserError
+
+
+@app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")
+def report_command(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders")],
+    out: Annotated[Path | None, typer.Option("--out", help="the page; report.html in the first folder")] = None,
+    site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="with samples of this client only")] = None,
+    server: Annotated[bool, typer.Option("--server", help="without any sample")] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Write one page about one or several finished runs."""
+    if server and site is not None:
+        raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
+    from rofl.report import Audience, write_report
+
+    page = write_report(folders, out, data_dir, Audience(site, server))
+    stdout.print(str(page), markup=False, highlight=False, soft_wrap=True)

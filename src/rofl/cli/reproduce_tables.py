@@ -1,0 +1,53 @@
+"""The results of `rofl reproduce` for the terminal and as JSON."""
+
+from typing import Any
+
+from rich.table import Table
+
+from rofl.report.formatting import duration
+from rofl.reproduce import Plan, PlanCost, TableResult
+from rofl.reproduce.markdown import notes
+from rofl.simulation.worker_pool import cores
+
+
+def cost_line(plan: Plan, cost: PlanCost) -> str:
+    """Return a sentence that says what a plan will cost on this machine."""
+    line = f"{plan.name} at scale {plan.scale}: {cost.runs} runs, {cost.finished} finished already"
+    if cost.finished < cost.runs:
+        line += f"; about {duration(cost.core_seconds / cores())} to go on the {cores()} cores of this machine"
+    return f"{line}."
+
+
+def result_table(result: TableResult) -> Table:
+    """Return the table `ours / paper`; one that is wider than high is transposed."""
+    columns, rows = result.columns, result.rows
+    transposed = len(columns) > len(rows)
+    table = Table(title=f"{result.table.name} ({result.table.where})", title_justify="left", caption_justify="left")
+    table.caption = " ".join(notes(result))
+    table.add_column(result.table.across if transposed else result.table.corner)
+    for name in rows if transposed else columns:
+        table.add_column(name, justify="right")
+    for first in columns if transposed else rows:
+        cells = [
+            result.cell(other, first) if transposed else result.cell(first, other)
+            for other in (rows if transposed else columns)
+        ]
+        table.add_row(first, *("" if cell is None else cell.text for cell in cells))
+    return table
+
+
+def result_rows(result: TableResult) -> list[dict[str, Any]]:
+    """Return the results of a table for JSON, one entry per cell."""
+    return [
+        {
+            "row": one.cell.row,
+            "column": one.cell.column,
+            "measure": one.cell.measure,
+            "ours": one.mean,
+            "spread": one.spread,
+            "seeds": len(one.values),
+            "paper": one.cell.paper,
+            "problem": one.problem or None,
+        }
+        for one in result.cells
+    ]

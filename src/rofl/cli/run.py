@@ -1,0 +1,41 @@
+"""`rofl run`: train once.
+
+What a command needs beyond its options is imported when it is called, in this and in the other files of commands: torch
+takes seconds to import, and --help or a mistyped option should not wait for it.
+"""
+
+from rofl.cli.app import app
+from rofl.cli.options import Data, DataDir, Dp, Json, Labels, Log, MethodName, Out, Seed, Sets, Test, What, Workers
+
+
+@app.command("run", epilog="Example: rofl run digits --set noise.ratio=0.4 --method plain --seed 1")
+def run_command(
+    what: What = "",
+    sets: Sets = None,
+    method: MethodName = None,
+    seed: Seed = None,
+    data: Data = None,
+    test: Test = None,
+    labels: Labels = None,
+    dp: Dp = None,
+    out: Out = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Train once, and write a run folder with a page."""
+    from rofl.cli.follow_run import check_log, follow_run
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import ExperimentOptions, resolve_experiment
+    from rofl.cli.tables import print_run
+    from rofl.report import write_report
+    from rofl.training.run import next_run_dir, run
+
+    check_log(log)
+    experiment = resolve_experiment(ExperimentOptions(what, sets, method, seed, dp, data, test, labels))
+    folder = out or next_run_dir(experiment)
+    with ProgressListener() as progress, follow_run(progress, experiment, folder, log) as listener:
+        finished = run(experiment, folder, workers=workers, data_dir=data_dir, listener=listener)
+    write_report([folder], folder / "report.html", data_dir)
+    print_run(finished, as_json)

@@ -1,0 +1,100 @@
+"""`rofl serve`: coordinate a run of sites on other machines."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rofl.cli.app import app, print_message
+from rofl.cli.options import DataDir, Dp, Insecure, Json, MethodName, Out, Seed, Sets, What, check_flower
+from rofl.errors import UserError
+
+_PORT = 9443
+
+
+@app.command("serve", epilog="Example: rofl serve --preset digits --clients 3 --insecure --out runs/together")
+def serve_command(
+    what: What = "",
+    preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
+    clients: Annotated[int, typer.Option(min=0, help="how many sites; all that have credentials where absent")] = 0,
+    sets: Sets = None,
+    method: MethodName = None,
+    seed: Seed = None,
+    dp: Dp = None,
+    out: Out = None,
+    address: Annotated[str, typer.Option(metavar="HOST:PORT", help="where sites connect")] = "",
+    credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
+    insecure: Insecure = False,
+    wait: Annotated[float | None, typer.Option(min=0, help="seconds to wait for the sites; 600")] = None,
+    timeout: Annotated[float | None, typer.Option(min=1, help="seconds for a site's part of a round; 3600")] = None,
+    again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
+    ] = None,
+    site: Annotated[list[str] | None, typer.Option("--site", help="of --init: a site's name; once for each")] = None,
+    host: Annotated[
+        list[str] | None, typer.Option("--host", help="of --init: a host name that sites know us by")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Coordinate a run of sites on other machines: wait for them, run the rounds, write a run folder.
+
+    Without a preset or settings the sites bring their own data, and the settings follow from what they say about it.
+    """
+    check_flower()
+    if init is not None:
+        _make_credentials(init, site or [], host or [])
+        return
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.resolve import ExperimentOptions, resolve_experiment
+    from rofl.cli.tables import print_run
+    from rofl.federation import serve as federation
+    from rofl.federation.server_config import ServerConfig
+    from rofl.report import Audience, write_report
+    from rofl.training.run import next_run_dir
+
+    with ProgressListener() as progress:
+        callbacks = federation.ServeCallbacks(print_message, progress.begin, progress)
+        if again is not None:
+            config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
+            if what or preset or clients or sets or method or seed is not None or dp is not None or out:
+                problem = "A run that is resumed keeps its settings and its folder."
+                raise UserError(problem, f"rofl serve --resume {again}")
+            finished = federation.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
+        else:
+            if insecure == (credentials is not None):
+                raise UserError(
+                    "Sites need keys and a certificate to trust, or all are on this machine.",
+                    "--credentials DIR (made by rofl serve --init DIR), or --insecure",
+                )
+            config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
+            options = ExperimentOptions(what or preset, sets, method, seed, dp)
+            experiment = None
+            if options.what:
+                counts = [f"clients={config.clients}", f"cohort={config.clients}"] if config.clients else []
+                experiment = resolve_experiment(replace(options, sets=[*counts, *(sets or [])]))
+            count = experiment.clients if experiment else config.clients
+            config = replace(config, clients=count, settings=options.overrides())
+            if not config.clients:
+                raise UserError("It is not said how many sites there are to be.", "--clients 2")
+            folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
+            finished = federation.serve(folder, config, experiment, callbacks=callbacks, data_dir=data_dir)
+    write_report([finished.folder], finished.folder / "report.html", data_dir, Audience(server=True))
+    print_run(finished, as_json)
+
+
+def _make_credentials(folder: Path, sites: list[str], hosts: list[str]) -> None:
+    """Write certificates and keys, and print what to do with them."""
+    from rofl.federation.credentials import make_credentials
+
+    make_credentials(folder, sites, hosts)
+    print_message(
+        f"The coordinator keeps {folder}/server (and {folder}/ca.key, away from the network, for later sites):"
+    )
+    print_message(f"  rofl serve --credentials {folder}/server ...")
+    for name in sites:
+        print_message(f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:")
+        server = f"{(hosts or ['HOST'])[0]}:{_PORT}"
+        print_message(f"  rofl join --server {server} --credentials {name} --data PATH")

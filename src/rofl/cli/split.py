@@ -1,0 +1,52 @@
+"""`rofl split`: wrong labels and clients of an experiment, drawn once and kept in a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rofl.cli.app import app, print_json, print_message, stdout
+from rofl.cli.options import DataDir, Json, Seed, Sets, What
+
+SplitOut = Annotated[Path | None, typer.Option("--out", help="the file to write; none where absent")]
+
+
+@app.command(
+    "split", epilog="Example: rofl split digits --set noise.client_spread=0.2 --seed 1 --out split.safetensors"
+)
+def split_command(
+    what: What = "digits",
+    sets: Sets = None,
+    seed: Seed = None,
+    out: SplitOut = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Draw wrong labels and clients once, and keep them for several runs with the same settings."""
+    from rofl.cli.data_tables import split_facts, split_table
+    from rofl.cli.resolve import ExperimentOptions, resolve_experiment
+    from rofl.data.federated import load_federated
+
+    experiment = resolve_experiment(ExperimentOptions(what, sets, None, seed))
+    federated = load_federated(experiment.split, data_dir)
+    if out is not None:
+        federated.save(out)
+        print_message(f"To use it, add to rofl run: --set data.split={out}")
+    if as_json:
+        print_json(split_facts(federated))
+    else:
+        stdout.print(split_table(federated))
+
+
+@app.command("scene", hidden=True)
+def scene_command(
+    what: What = "digits",
+    sets: Sets = None,
+    seed: Seed = None,
+    out: SplitOut = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Do what `rofl split` does, under the name of 0.1."""
+    print_message("notice: rofl scene is now called rofl split")
+    split_command(what, sets, seed, out, data_dir, as_json)

@@ -1,0 +1,70 @@
+"""The Python API of `rofl reproduce`: run the cells of a plan that are not finished, and collect all results."""
+
+from functools import partial
+from pathlib import Path
+
+from rofl.reproduce.cell_runner import CellProgress, OnProgress, run_cells
+from rofl.reproduce.client_divergence import write_divergence
+from rofl.reproduce.plan import Plan
+from rofl.reproduce.results import TableResult, collect_results
+from rofl.reproduce.run_cache import RunCache
+from rofl.simulation.worker_pool import cores, default_workers
+
+
+def reproduce(
+    plan: Plan, *, jobs: int | None = None, data_dir: Path | None = None, on_progress: OnProgress | None = None
+) -> list[TableResult]:
+    """Run the cells of a plan that are not finished, and return the results of all its tables.
+
+    Cells run side by side in processes of their own. Tables that measure time come last, one cell at a time, so that
+    nothing else runs beside them. A cell that cannot run does not stop the others; its result says why.
+
+    Args:
+        plan: What to run, from `make_plan`.
+        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
+        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        on_progress: Called about twice a second while cells run.
+
+    Returns:
+        One result per table of the plan, in its order.
+
+    Raises:
+        UserError: Another process reproduces into the same folder.
+        KeyboardInterrupt: On Ctrl-C; finished cells are kept, and the same call continues.
+    """
+    cache = RunCache(plan.cells_dir)
+    jobs = jobs or (1 if plan.scale == "paper" else cores())
+    total = sum(experiment.rounds for experiment in plan.experiments())
+    rounds = 0
+    problems: dict[Path, str] = {}
+    for timed in (False, True):
+        experiments = plan.experiments(timed)
+        side_by_side = 1 if timed else jobs
+        if not all(map(cache.is_finished, experiments)):
+            problems |= run_cells(
+                experiments,
+                cache,
+                side_by_side,
+                workers=default_workers() if side_by_side == 1 else 0,
+                data_dir=data_dir,
+                on_progress=None if on_progress is None else partial(_report_total, on_progress, rounds, total),
+            )
+        rounds += sum(experiment.rounds for experiment in experiments)
+    _measure_divergence(plan, cache, data_dir)
+    return [collect_results(plan, table, cells, cache, problems) for table, cells in plan.chosen]
+
+
+def _report_total(on_progress: OnProgress, rounds_before: int, total: int, progress: CellProgress) -> None:
+    """Pass on the progress of one group of cells as that of the whole plan."""
+    on_progress(CellProgress(rounds_before + progress.rounds, total, progress.running))
+
+
+def _measure_divergence(plan: Plan, cache: RunCache, data_dir: Path | None) -> None:
+    """Measure how far clients' models lie apart, for the finished cells that show it (Figure 4)."""
+    for table, cells in plan.chosen:
+        if any(cell.is_divergence for cell in cells):
+            for cell in cells:
+                for experiment in plan.cell_experiments(table, cell):
+                    run_dir = cache.find(experiment)
+                    if run_dir.is_finished():
+                        write_divergence(run_dir, data_dir)
