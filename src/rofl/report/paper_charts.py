@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rofl.report.charts import COLOURS, GREY, PlotlyJson, base_layout, layout_without_axes, plotly_text
-from rofl.reproduce.client_divergence import read_picture
+from rofl.reproduce.client_divergence import read_tsne_points
 from rofl.reproduce.results import CellResult, TableResult
 from rofl.training.run_dir import RunDir
 
@@ -24,43 +24,43 @@ class PaperChart:
 
 def paper_charts(result: TableResult) -> list[PaperChart]:
     """Return the t-SNE pictures of a table that has some, else one chart; none where no cell has a value."""
-    if any(entry.cell.measure.endswith("apart") for entry in result.entries):
+    if any(cell.cell.is_divergence for cell in result.cells):
         return _pictures(result)
-    if not any(entry.values for entry in result.entries):
+    if not any(cell.values for cell in result.cells):
         return []
     traces = [
         trace
         for number, row in enumerate(result.rows)
-        for trace in _row_traces(row, [result.entry(row, column) for column in result.columns], number)
+        for trace in _row_traces(row, [result.cell(row, column) for column in result.columns], number)
     ]
     layout = base_layout()
-    layout["xaxis"] |= {"type": "category", "title": {"text": result.grid.across}}
-    layout["yaxis"] |= {"ticksuffix": " %" if result.entries[0].cell.measure == "accuracy" else ""}
+    layout["xaxis"] |= {"type": "category", "title": {"text": result.table.across}}
+    layout["yaxis"] |= {"ticksuffix": " %" if result.cells[0].cell.measure == "accuracy" else ""}
     layout["barmode"] = "group"
     return [PaperChart("Ours in full colour, the paper's pale", traces, layout)]
 
 
-def _row_traces(row: str, entries: Sequence[CellResult | None], number: int) -> list[PlotlyJson]:
+def _row_traces(row: str, cells: Sequence[CellResult | None], number: int) -> list[PlotlyJson]:
     """Return a row's numbers and the paper's in one colour: as lines, or as bars where there are few columns.
 
     Args:
         row: the row's name.
-        entries: its cells, column by column; None where the table has no such cell.
+        cells: its results, column by column; None where the table has no such cell.
         number: of the row, which gives the colour.
     """
-    present = [entry for entry in entries if entry is not None]
-    bars = len(entries) <= _MAX_BAR_COLUMNS
+    present = [cell for cell in cells if cell is not None]
+    bars = len(cells) <= _MAX_BAR_COLUMNS
     colour = COLOURS[number % len(COLOURS)]
-    ours, spreads = [entry.mean for entry in present], [entry.spread or 0 for entry in present]
+    ours, spreads = [cell.mean for cell in present], [cell.spread or 0 for cell in present]
     traces: list[PlotlyJson] = []
     for name, values, dash, opacity in (
         (row, ours, "solid", 1.0),
-        (f"{row}, paper", [entry.cell.paper for entry in present], "dot", 0.45),
+        (f"{row}, paper", [cell.cell.paper for cell in present], "dot", 0.45),
     ):
         if all(value is None for value in values):
             continue
         trace: PlotlyJson = {"type": "bar"} if bars else {"type": "scatter", "mode": "lines+markers"}
-        trace |= {"name": plotly_text(name), "x": [entry.cell.column for entry in present], "y": values}
+        trace |= {"name": plotly_text(name), "x": [cell.cell.column for cell in present], "y": values}
         trace |= {"marker": {"color": colour}, "opacity": opacity, "hovertemplate": "%{y}"}
         if not bars:
             trace["line"] = {"color": colour, "dash": dash}
@@ -74,9 +74,9 @@ def _pictures(result: TableResult) -> list[PaperChart]:
     """Return a picture per row: features of clients after one local update each."""
     charts = []
     for row in result.rows:
-        folders = next((entry.folders for entry in result.entries if entry.cell.row == row), ())
+        folders = next((cell.folders for cell in result.cells if cell.cell.row == row), ())
         if folders:
-            points = read_picture(RunDir(folders[0]))
+            points = read_tsne_points(RunDir(folders[0]))
             charts.append(PaperChart(f"Features of five clients, {row}", _scatter(points), layout_without_axes()))
     return charts
 
