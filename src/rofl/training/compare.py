@@ -85,7 +85,7 @@ def compare(
         UserError: There are no experiments, two would share a folder, or a folder holds a run with other settings.
     """
     if not experiments:
-        raise UserError("A comparison needs at least one experiment.", 'rofl.compare([rofl.preset("digits")])')
+        raise UserError("A comparison needs at least one experiment.", "rofl compare digits")
     folder = Path(out) if out is not None else Path("runs") / f"compare-{experiments[0].name}"
     paths = [folder / f"{safe_names([each.method_name])[0]}-s{each.seed}" for each in experiments]
     known: dict[Path, Experiment] = {}
