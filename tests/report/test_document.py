@@ -31,6 +31,15 @@ def test_its_commands_run(copied, tmp_path, monkeypatch):
     assert pages >= {"both.html", "report.html", "report-3.html", "report-server.html"}
 
 
+def test_its_python_runs(copied, tmp_path, monkeypatch):
+    copied("rofl", to="runs/digits-rofl-1")
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    exec(snippet, {})
+    pages = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
+    assert pages == {*(f"runs/digits-rofl-1/{name}.html" for name in ("report", "report-3")), "server.html"}
+
+
 def test_its_columns_are_those_of_the_file():
     table = TEXT.split("| column |")[1].split("\n\n")[0]
     assert re.findall(r"`(\w+)`(?=[ ,].*\|)", re.sub(r"\| [^|]* \|$", "|", table, flags=re.MULTILINE)) == DECISIONS

@@ -1,4 +1,7 @@
-"""Which labels are wrong: functions of (labels, probabilities, features, centroids).
+"""Which labels are wrong: functions of (labels, probabilities, features, centroids) of any model.
+
+`find_suspects` judges labels, `noise_estimation` says how many are wrong and how, `detection` compares with a known
+truth. `result` judges a whole federated data set, and `suspect_list` is a client's list on disk.
 
 May import: core, data.
 """

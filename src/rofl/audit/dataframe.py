@@ -1,4 +1,4 @@
-"""An audit as cleanlab's users know it."""
+"""An audit as a pandas frame with the columns of cleanlab's `Datalab.get_issues("label")`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 
 
 def to_dataframe(labels: Tensor, suspects: Suspects, classes: Sequence[str] | None = None) -> "pd.DataFrame":
-    """The frame `issues`: a row per sample, in the samples' order.
+    """Return a frame with a row per sample, in the samples' order.
 
-    Its columns are is_label_issue, label_score (in [0, 1], low where the label is doubtful: 1 - our score),
-    given_label and predicted_label; labels are class names where `classes` gives them.
+    Its columns are those that cleanlab's users know: is_label_issue; label_score, which is low where the label is
+    doubtful (1 - `suspects.score`); given_label; predicted_label.
+
+    Args:
+        labels: (n,) given labels.
+        suspects: the audit of these samples.
+        classes: names of the classes; without them labels are numbers.
+
+    Raises:
+        UserError: pandas is not installed.
     """
     try:
         import pandas as pd
@@ -26,11 +34,11 @@ def to_dataframe(labels: Tensor, suspects: Suspects, classes: Sequence[str] | No
         {
             "is_label_issue": suspects.flagged.numpy(),
             "label_score": (1 - suspects.score).numpy(),
-            "given_label": _named(labels, classes),
-            "predicted_label": _named(suspects.suggested, classes),
+            "given_label": _class_names(labels, classes),
+            "predicted_label": _class_names(suspects.suggested, classes),
         }
     )
 
 
-def _named(labels: Tensor, classes: Sequence[str] | None) -> list[object]:
+def _class_names(labels: Tensor, classes: Sequence[str] | None) -> list[object]:
     return [label if classes is None else classes[label] for label in labels.tolist()]

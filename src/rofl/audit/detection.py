@@ -1,4 +1,4 @@
-"""How well wrong labels were found, where the truth is known."""
+"""How well wrong labels are found, where the truth is known."""
 
 from dataclasses import dataclass
 
@@ -9,38 +9,50 @@ from rofl.audit.suspects import Suspects
 
 @dataclass(frozen=True)
 class Detection:
-    """Precision: flagged labels that are wrong. Recall: wrong labels that are flagged. None where nothing to count."""
+    """Precision and recall of flags, each None where its denominator is zero."""
 
-    precision: float | None
-    recall: float | None
+    precision: float | None  # of the flagged labels, the share that is wrong
+    recall: float | None  # of the wrong labels, the share that is flagged
 
     @property
     def f1(self) -> float | None:
-        """Their harmonic mean.
+        """The harmonic mean of precision and recall; None where one of them is.
 
         >>> Detection(0.5, 1.0).f1
         0.6666666666666666
         """
         if self.precision is None or self.recall is None:
             return None
-        both = self.precision + self.recall
-        return 2 * self.precision * self.recall / both if both else 0.0
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
 
 
 def detection(flagged: Tensor, wrong: Tensor) -> Detection:
-    """Compare flags with the truth, both masks (n,) (the paper's table "Noisy label detection").
+    """Return precision and recall of flags, as in the paper's table "Noisy label detection".
+
+    Args:
+        flagged: (n,) mask of the labels that are taken for wrong.
+        wrong: (n,) mask of those that are.
 
     >>> import torch
     >>> detection(torch.tensor([True, True, False]), torch.tensor([True, False, False]))
     Detection(precision=0.5, recall=1.0)
     """
-    hits = int((flagged & wrong).sum())
-    found, there = int(flagged.sum()), int(wrong.sum())
-    return Detection(hits / found if found else None, hits / there if there else None)
+    hits, flagged_count, wrong_count = int((flagged & wrong).sum()), int(flagged.sum()), int(wrong.sum())
+    return Detection(hits / flagged_count if flagged_count else None, hits / wrong_count if wrong_count else None)
 
 
 def average_precision(score: Tensor, wrong: Tensor) -> float | None:
-    """The area under precision over recall, for any number of suspects that somebody has time for; None without wrong.
+    """Return the area under the precision-recall curve of a ranking.
+
+    It rates the order of the list, whatever number of suspects a reader has time for.
+
+    Args:
+        score: (n,) suspicion, higher where the label is more doubtful.
+        wrong: (n,) mask of the labels that are wrong.
+
+    Returns:
+        The average precision, or None where no label is wrong.
 
     >>> import torch
     >>> average_precision(torch.tensor([0.9, 0.8, 0.1]), torch.tensor([True, False, True]))
@@ -52,6 +64,15 @@ def average_precision(score: Tensor, wrong: Tensor) -> float | None:
 
 
 def suggestion_accuracy(suspects: Suspects, truth: Tensor, wrong: Tensor) -> float | None:
-    """Of the wrong labels (n,) that are flagged, the share whose suggestion is the true class (n,)."""
-    found = suspects.flagged & wrong
-    return float((suspects.suggested == truth)[found].double().mean()) if bool(found.any()) else None
+    """Return how often a suggestion is right, among the wrong labels that are flagged.
+
+    Args:
+        suspects: the flags and suggestions of n samples.
+        truth: (n,) true classes.
+        wrong: (n,) mask of the labels that are wrong.
+
+    Returns:
+        A share, or None where no wrong label is flagged.
+    """
+    hits = suspects.flagged & wrong
+    return float((suspects.suggested == truth)[hits].double().mean()) if bool(hits.any()) else None

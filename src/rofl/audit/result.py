@@ -1,4 +1,4 @@
-"""What a model says about the labels of a federated data set: lists for the clients, and figures for all."""
+"""The audit of a federated data set: a list of suspects for each client, and the figures of summary.json."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ _KEPT_FEATURES = 600  # samples whose features are kept for the t-SNE picture
 
 @dataclass(frozen=True)
 class Features:
-    """Features of some samples by the final model, for the t-SNE picture."""
+    """Features of some samples by the final model, which the t-SNE picture of the page shows."""
 
-    rows: Tensor  # (m,) of the training set
+    rows: Tensor  # (m,) numbers in the training set
     features: Tensor  # (m, d)
     centroids: Tensor | None  # (K, d); None where the method has none
 
 
 @dataclass(frozen=True)
 class ListQuality:
-    """How good the lists of suspects are, by the true labels; None where there was nothing to count."""
+    """How good the lists of suspects are, by the true labels; a figure is None where its denominator is zero."""
 
     precision: float | None  # of the flagged labels, the share that is wrong
     recall: float | None  # of the wrong labels, the share that is flagged
@@ -38,16 +38,16 @@ class ListQuality:
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """What the model makes of the noise, without any true label."""
+    """The noise as the model sees it; no true label is used."""
 
     ratio: float  # the share of labels that are flagged
-    clients: dict[str, float]  # the same for each client, by name
+    clients: dict[str, float]  # the same for each client; its name is the key
     transition: list[list[float]]  # (K, K): the share of class i, by the model, that is labelled j
 
 
 @dataclass(frozen=True)
 class AuditMetrics:
-    """The part of summary.json that an audit gives."""
+    """The part of summary.json that an audit contributes; `RunSummary.with_audit` puts it in."""
 
     detection: Detection | None  # by the mask of Eq. 7; None where the truth is not known
     audit: ListQuality | None  # None where the truth is not known
@@ -58,36 +58,39 @@ class AuditMetrics:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """A model's judgement of every training label, in the samples' order."""
+    """A model's judgement of every training label, in the samples' order.
+
+    `RunDir.write_audit` writes the clients' lists and the features from it.
+    """
 
     federated: FederatedDataset
     suspects: Suspects
-    untrusted: Tensor  # (N,) labels that the method itself would not train on: Eq. 7's mask is 0
+    untrusted: Tensor  # (N,) labels that the method itself does not trust: Eq. 7's mask is 0
     features: Features
 
     def metrics(self) -> AuditMetrics:
         """Return the figures for summary.json; those that need the truth are None where it is not known."""
-        federated, known = self.federated, self.federated.images.truth_known
+        federated, truth_known = self.federated, self.federated.images.truth_known
         return AuditMetrics(
-            detection=detection(self.untrusted, federated.wrong) if known else None,
-            audit=_list_quality(federated, self.suspects) if known else None,
+            detection=detection(self.untrusted, federated.wrong) if truth_known else None,
+            audit=_list_quality(federated, self.suspects) if truth_known else None,
             estimated=_estimate_noise(federated, self.suspects),
             classes=list(federated.images.classes),
             shape=list(federated.images.shape),
         )
 
     def client_rows(self, client: str, rows: Tensor) -> Iterator[SuspectRow]:
-        """Yield one client's list, most suspicious first.
+        """Yield the rows of one client's list, most suspicious first.
 
         Args:
             client: the client's name.
-            rows: (n,) its samples.
+            rows: (n,) the numbers of its samples in the training set.
         """
         images, suspects = self.federated.images, self.suspects
         order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
         columns = (self.federated.labels, suspects.suggested, suspects.score, suspects.flagged)
-        lines = zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True)
-        for row, given, suggested, score, flagged in lines:
+        values = zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True)
+        for row, given, suggested, score, flagged in values:
             name = images.ids[row] if images.ids else str(row)
             yield SuspectRow(row, client, name, images.classes[given], images.classes[suggested], score, flagged)
 
@@ -97,30 +100,34 @@ def audit_labels(
 ) -> AuditResult:
     """Judge all training labels by a model.
 
+    Called at the end of a run, by `rofl audit`, and at each site of a federation with that site's samples.
+
     Args:
         federated: the samples and their given labels.
-        centroids: (K, d) of the method; None where it has none: then its predictions say what it distrusts.
+        centroids: (K, d) of the method, whose similarities say what it does not trust (Eq. 7); None where the method
+            has none: then it does not trust labels that differ from its predictions.
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
     """
-    probabilities = logits.double().softmax(dim=1).nan_to_num(1 / logits.shape[1])  # overflow says nothing
+    # where logits overflow, all classes count as equally probable
+    probabilities = logits.double().softmax(dim=1).nan_to_num(1 / logits.shape[1])
     suspects = find_suspects(federated.labels, probabilities)
     if centroids is None:
         untrusted = logits.argmax(dim=1) != federated.labels
     else:
         untrusted = centroid_disagrees(federated.labels, features, centroids)
-    held = torch.cat([rows for _, rows in federated.client_views]).sort().values
-    shuffled = held[torch.randperm(len(held), generator=generator(federated.spec.seed, "picture"))]
+    assigned = torch.cat([rows for _, rows in federated.client_views]).sort().values  # samples that a client has
+    shuffled = assigned[torch.randperm(len(assigned), generator=generator(federated.spec.seed, "picture"))]
     kept = shuffled[:_KEPT_FEATURES]
     return AuditResult(federated, suspects, untrusted, Features(kept, features[kept].clone(), centroids))
 
 
 def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQuality:
-    found = detection(suspects.flagged, federated.wrong)
+    flags = detection(suspects.flagged, federated.wrong)
     return ListQuality(
-        precision=found.precision,
-        recall=found.recall,
-        f1=found.f1,
+        precision=flags.precision,
+        recall=flags.recall,
+        f1=flags.f1,
         average_precision=average_precision(suspects.score, federated.wrong),
         suggestion_accuracy=suggestion_accuracy(suspects, federated.images.train_labels, federated.wrong),
     )

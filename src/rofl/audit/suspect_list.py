@@ -1,4 +1,7 @@
-"""One client's list of suspects as a CSV file: its row, and how it is written and read."""
+"""One client's list of suspects as a CSV file.
+
+The columns are described in docs/audit.md; files of version 0.1 have the same.
+"""
 
 import csv
 import io
@@ -10,12 +13,12 @@ from rofl.data.atomic import atomic_write
 from rofl.errors import UserError
 
 _COLUMNS = ("sample", "given", "suggested", "score", "flagged")
-_NAMED = ("row", "client")  # besides, where samples have names
+_NAME_COLUMNS = ("row", "client")  # only where samples have names: else the name is the number
 
 
 @dataclass(frozen=True)
 class SuspectRow:
-    """One sample of a list of suspects."""
+    """One sample in a list of suspects, flagged or not."""
 
     row: int  # the sample's number in the training set
     client: str  # the client's name, or its number
@@ -27,7 +30,7 @@ class SuspectRow:
 
 
 def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
-    """Write a client's list.
+    """Write a client's list atomically.
 
     Args:
         path: the CSV file.
@@ -36,7 +39,7 @@ def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_COLUMNS, *(_NAMED if named else ())])
+    writer.writerow([*_COLUMNS, *(_NAME_COLUMNS if named else ())])
     for each in rows:
         cells = [each.sample, each.given, each.suggested, f"{each.score:.6f}", "yes" if each.flagged else "no"]
         writer.writerow([*cells, *((each.row, each.client) if named else ())])
@@ -44,10 +47,12 @@ def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
 
 
 def read_suspects(path: Path) -> list[SuspectRow]:
-    """Read a client's list; where the file has no column `client`, the file's name is the client's.
+    """Read a client's list, most suspicious first as it was written.
+
+    Where the file has no column `client`, its name without the ending is the client's.
 
     Raises:
-        UserError: the file is no list of suspects.
+        UserError: the file is not a list of suspects.
     """
     try:
         with open(path, newline="", encoding="utf-8") as file:
@@ -59,7 +64,7 @@ def read_suspects(path: Path) -> list[SuspectRow]:
 
 
 def sort_suspects(rows: Iterable[SuspectRow]) -> list[SuspectRow]:
-    """Return rows of any clients, most suspicious first."""
+    """Return the rows of several clients as one list, most suspicious first; equal scores by their numbers."""
     return sorted(rows, key=lambda each: (-each.score, each.row))
 
 

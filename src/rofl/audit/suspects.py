@@ -1,4 +1,4 @@
-"""The samples whose labels look wrong, with a better suggestion."""
+"""The samples whose labels look wrong, with a better suggestion for each."""
 
 from dataclasses import dataclass
 
@@ -6,30 +6,33 @@ import torch
 from torch import Tensor
 
 from rofl.audit.noise_estimation import discount_memorized, memorized_share, noise_matrix, transition_counts
-from rofl.core import centroids as c
+from rofl.core.centroids import similarity_labels
 
 
 @dataclass(frozen=True)
 class Suspects:
-    """One entry per sample, in the samples' order."""
+    """A judgement of n labels, in the samples' order."""
 
-    flagged: Tensor  # (n,) another class is more probable than the label
+    flagged: Tensor  # (n,) whether another class is more probable than the label
     suggested: Tensor  # (n,) the most probable class; the label itself where it is not flagged
     score: Tensor  # (n,) the probability that the label is wrong
 
     def order(self) -> Tensor:
-        """Most suspicious first."""
+        """Return the indices (n,) of the samples, most suspicious first; equal scores keep their order."""
         return self.score.argsort(descending=True, stable=True)
 
 
 def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> Suspects:
-    """Judge given labels by a model and by what the labels themselves tell.
+    """Judge labels by a model's probabilities and by how often labels are wrong.
+
+    Each site of a federation calls this with its own samples and without a matrix, so it estimates the noise of its
+    own labels; transition counts are not exchanged.
 
     Args:
         labels: (n,) given labels.
         probabilities: (n, K) of the model.
-        matrix: (K, K) how classes get labelled, Q[i, j] = P(label = j | class = i); estimated from the samples where
-            absent (`estimate_matrix`). A federation estimates it from all clients' sums.
+        matrix: (K, K) the noise, Q[i, j] = P(label = j | class = i); by default estimated from these samples
+            (`estimate_matrix`).
 
     >>> p = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.1, 0.9]])
     >>> find_suspects(torch.tensor([0, 0, 1, 1, 0]), p).flagged
@@ -38,37 +41,55 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
     if matrix is None:
         matrix = estimate_matrix(labels, probabilities)
     posterior = label_posterior(labels, probabilities, matrix)  # (n, K)
-    own = posterior.gather(1, labels.unsqueeze(1)).squeeze(1)
+    given = posterior.gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,) probability of the given label
     best, suggested = posterior.max(dim=1)
-    suggested = torch.where(own == best, labels, suggested)  # in doubt for the label
-    return Suspects(suggested != labels, suggested, (1 - own).clamp(0, 1))
+    suggested = torch.where(given == best, labels, suggested)  # a tie is decided for the label
+    return Suspects(suggested != labels, suggested, (1 - given).clamp(0, 1))
 
 
 def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
-    """Q (K, K) from the samples at hand: its classes against the given ones, less what the model has learnt."""
+    """Return Q (K, K) estimated from samples: predicted classes against labels, less what the model has memorized.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+    """
     counts = transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1])
     return discount_memorized(noise_matrix(counts), memorized_share(labels, probabilities))
 
 
 def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:
-    """P(class = k | image, label) by Bayes' rule: proportional to p_k(image) * Q[k, label], (n, K).
+    """Return P(class = k | image, label) by Bayes' rule, proportional to p_k(image) * Q[k, label].
 
-    A label is evidence too: where few are wrong, it takes a surer model to doubt one.
+    A label is evidence too: where few are wrong, it takes a surer model to doubt one. Where no class that the model
+    considers possible can get the label by Q, the model's probabilities are returned as they are.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+        matrix: (K, K) Q; its rows need not sum to 1.
+
+    Returns:
+        (n, K) float64, rows sum to 1.
 
     >>> even = torch.tensor([[0.5, 0.5]])
     >>> label_posterior(torch.tensor([0]), even, torch.tensor([[0.9, 0.1], [0.3, 0.7]]))
     tensor([[0.7500, 0.2500]], dtype=torch.float64)
     """
     joint = probabilities.double() * matrix.double().T[labels]  # (n, K)
-    total = joint.sum(dim=1, keepdim=True)
-    # a label that no probable class could get by Q: the model alone decides
+    total = joint.sum(dim=1, keepdim=True)  # (n, 1)
     return torch.where(total > 0, joint / total.where(total > 0, 1.0), probabilities.double())
 
 
 def centroid_disagrees(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:
-    """Mask (n,) of labels that Eq. 7 does not trust: the most similar centroid (K, d) is another class's.
+    """Return the mask (n,) of labels that Eq. 7 does not trust: the most similar centroid is another class's.
+
+    Args:
+        labels: (n,) given labels.
+        features: (n, d) of the samples.
+        centroids: (K, d) of the classes.
 
     >>> centroid_disagrees(torch.tensor([0, 0]), torch.eye(2), torch.eye(2))
     tensor([False,  True])
     """
-    return c.similarity_labels(features, centroids) != labels
+    return similarity_labels(features, centroids) != labels

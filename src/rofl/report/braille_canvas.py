@@ -1,52 +1,64 @@
-"""A field of braille characters to draw curves on: each has 2 x 4 dots."""
+"""A canvas of braille characters to draw curves on; each character has 2 x 4 dots."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-MARKS = "●▲■◆○△□◇"  # told apart without colour
+MARKERS = "●▲■◆○△□◇"  # differ without colour
 
 _BLANK = 0x2800  # code point of the empty character; each dot adds its bit
 _DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # [row][column]
-_MARK_EVERY = 8  # columns from one mark of a curve to its next
+_MARKER_EVERY = 8  # columns between two markers of a curve
 
 
 class Canvas:
-    """Curves in a frame of (x, y) values; the frame's edges lie on the outermost dots."""
+    """A grid of characters that shows a range of (x, y) values.
+
+    Args:
+        columns: characters in a line.
+        rows: lines.
+        x_range: the values at the leftmost and the rightmost dots.
+        y_range: the values at the lowest and the highest dots.
+    """
 
     def __init__(self, columns: int, rows: int, x_range: tuple[int, int], y_range: tuple[int, int]) -> None:
         self.columns, self.rows, self.x_range, self.y_range = columns, rows, x_range, y_range
         self._bits = [[0] * columns for _ in range(rows)]
-        self._marks: dict[tuple[int, int], str] = {}  # (row, column)
+        self._markers: dict[tuple[int, int], str] = {}  # (row, column) -> character
 
     def column(self, x: float) -> int:
-        """The character column of a value."""
+        """Return the character column of an x value."""
         return self._dot(x, self.y_range[0])[0] // 2
 
     def row(self, y: float) -> int:
-        """The character row of a value, counted from the top."""
+        """Return the character row of a y value, counted from the top."""
         return self._dot(self.x_range[0], y)[1] // 4
 
     def draw(self, curve: Sequence[tuple[int, float]], number: int) -> None:
-        """Join the points, with the mark of this number at the last one and here and there on the line."""
+        """Draw a line through the points, with markers along it and at the last point.
+
+        Args:
+            curve: (x, y) within the canvas's ranges; may be empty.
+            number: of the curve, which gives the shape of its markers and shifts them against other curves'.
+        """
         dots = [self._dot(x, y) for x, y in curve]
         trail = [dot for start, end in pairwise(dots) for dot in _between(start, end)] or dots
         for x, y in trail:
             self._bits[y // 4][x // 2] |= _DOT_BITS[y % 4][x % 2]
-        mark, shift = MARKS[number % len(MARKS)], 3 * number % _MARK_EVERY  # shifted, so that curves share few places
+        marker, shift = MARKERS[number % len(MARKERS)], 3 * number % _MARKER_EVERY
         for column, row in {x // 2: y // 4 for x, y in trail}.items():
-            if column % _MARK_EVERY == shift or column == dots[-1][0] // 2:
-                self._marks[row, column] = mark
+            if column % _MARKER_EVERY == shift or column == dots[-1][0] // 2:
+                self._markers[row, column] = marker
 
     def lines(self) -> list[str]:
-        """The field as text, a line per row."""
+        """Return the canvas as text, a line per row."""
         return ["".join(self._character(row, column) for column in range(self.columns)) for row in range(self.rows)]
 
     def _character(self, row: int, column: int) -> str:
         bits = self._bits[row][column]
-        return self._marks.get((row, column), chr(_BLANK + bits) if bits else " ")
+        return self._markers.get((row, column), chr(_BLANK + bits) if bits else " ")
 
     def _dot(self, x: float, y: float) -> tuple[int, int]:
-        """Dots right of the left edge and below the upper one."""
+        """Return how many dots a value lies right of the left edge and below the upper one."""
         (left, right), (low, high) = self.x_range, self.y_range
         across = (x - left) / max(right - left, 1)
         down = (high - y) / max(high - low, 1)
@@ -54,7 +66,7 @@ class Canvas:
 
 
 def _between(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
-    """All dots of a straight line, both ends among them."""
+    """Return all dots of a straight line, both ends included."""
     (x, y), across, down = start, end[0] - start[0], end[1] - start[1]
     steps = max(abs(across), abs(down), 1)
     return [(round(x + across * step / steps), round(y + down * step / steps)) for step in range(steps + 1)]
