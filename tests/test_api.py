@@ -1,7 +1,11 @@
 """The public surface: what `import rofl` offers, and that it works from a plain script."""
 
+import inspect
 import subprocess
 import sys
+import typing
+
+import pytest
 
 import rofl
 
@@ -14,8 +18,23 @@ print(run.summary.digest)
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(rofl.__all__) == ["Experiment", "Run", "UserError", "from_data", "preset", "resume", "run"]
+    commands = {"audit_data", "audit_run", "check_data", "compare", "join", "reproduce_tables", "resume", "run"}
+    commands |= {"resume_serve", "serve", "write_report", "from_data", "preset"}
+    types = {"Experiment", "Interrupted", "RoundRecord", "Run", "RunSummary", "UserError"}
+    assert set(rofl.__all__) == commands | types
     assert all(getattr(rofl, name).__doc__ for name in rofl.__all__)
+    assert rofl.own is rofl.from_data  # as 0.1 called it
+
+
+@pytest.mark.parametrize("name", [name for name in rofl.__all__ if name[0].islower()])
+def test_public_functions_say_what_they_take_and_return(name: str) -> None:
+    function = getattr(rofl, name)
+    parameters = inspect.signature(function).parameters
+    assert len(parameters) <= 8
+    assert len(parameters) < 3 or "Args:" in function.__doc__
+    hints = typing.get_type_hints(function)
+    assert hints.keys() >= parameters.keys()
+    assert hints["return"] is not type(None) or name == "join"
 
 
 def test_a_script_without_a_main_guard_can_use_workers(tmp_path) -> None:
