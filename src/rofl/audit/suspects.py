@@ -25,8 +25,8 @@ class Suspects:
 def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> Suspects:
     """Judge labels by a model's probabilities and by how often labels are wrong.
 
-    Each site of a federation calls this with its own samples and without a matrix, so it estimates the noise of its
-    own labels; transition counts are not exchanged.
+    Each site of a federation calls this with its own samples and without a matrix: the noise is estimated from that
+    site's labels alone. The counts that sites send afterwards are summed for the coordinator's page; they judge no label.
 
     Args:
         labels: (n,) given labels.

@@ -91,6 +91,7 @@ def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
 
 
 def _client_noise(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
+    """Return a row per client, in natural order; of a federation, in the order of the summary."""
     if run.summary.sites:  # of a federation: lists and samples stay with the sites
         return [
             ClientNoise(name, site.samples, site.flagged, site.flagged / max(site.samples, 1))
@@ -114,6 +115,7 @@ def _client_names(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[str]:
 
 
 def _check_site(site: str, names: Sequence[str]) -> str:
+    """Return the site; a UserError with the nearest name where no client is called so."""
     if site not in names:
         raise unknown("site", site, names)
     return site

@@ -1,4 +1,8 @@
-"""The figures of a group of runs as text: mean over the seeds, with the standard deviation from two seeds on."""
+"""The figures of a group of runs as text: mean over the seeds, with the standard deviation from two seeds on.
+
+The tiles of the headline and the table that compares methods both show them. A new figure is an entry in
+`group_figures`; an entry in `headline` makes it a tile.
+"""
 
 from collections.abc import Callable
 
@@ -26,7 +30,9 @@ _DETECTION_NOTES = {  # for runs of versions that did not measure their lists
 def group_figures(group: Group) -> dict[str, str]:
     """Return every figure of a group by name, in the order of the comparison table.
 
-    A figure that some run lacks is a dash. Bytes come without standard deviation: they hardly depend on the seed.
+    "Detection" is about the labels that the method itself does not trust (Eq. 7), "Suspect" about the lists. A figure
+    that some run lacks is a dash; those of the lists are absent for runs of versions that did not measure them. Bytes
+    come without standard deviation: they hardly depend on the seed.
     """
     summaries = [run.summary for run in group.runs]
     figures = {

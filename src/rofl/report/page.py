@@ -1,4 +1,8 @@
-"""The page of runs: run folders in, one HTML file out."""
+"""The page of runs: run folders in, one HTML file out.
+
+The sections and their order are in `_render_page`; each has a module in `rofl.report.sections`. What a section may
+show of samples comes from `visible_audit`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +59,13 @@ def write_report(
 
 
 def _render_page(groups: Sequence[Group], data_dir: Path | None, audience: Audience) -> str:
+    """Return the HTML of the page.
+
+    Args:
+        groups: the runs; the first one of the first group is the main run.
+        data_dir: where the data sets lie.
+        audience: who reads the page.
+    """
     runs = [run for group in groups for run in group.runs]
     main = groups[0].runs[0]
     audit = visible_audit(main, audience)

@@ -23,7 +23,12 @@ class PaperChart:
 
 
 def paper_charts(result: TableResult) -> list[PaperChart]:
-    """Return the t-SNE pictures of a table that has some, else one chart; none where no cell has a value."""
+    """Return the charts of a reproduced table.
+
+    Returns:
+        For Figure 4 a t-SNE picture per row; for all other tables one chart of all rows, with our numbers in full
+        colour and the paper's pale; nothing where no cell has a value.
+    """
     if any(cell.cell.is_divergence for cell in result.cells):
         return _pictures(result)
     if not any(cell.values for cell in result.cells):
@@ -71,7 +76,10 @@ def _row_traces(row: str, cells: Sequence[CellResult | None], number: int) -> li
 
 
 def _pictures(result: TableResult) -> list[PaperChart]:
-    """Return a picture per row: features of clients after one local update each."""
+    """Return a picture per row: features of clients after one local update each.
+
+    A row's picture is that of its first finished seed; a row of which nothing is finished has none.
+    """
     charts = []
     for row in result.rows:
         folders = next((cell.folders for cell in result.cells if cell.cell.row == row), ())
@@ -82,7 +90,11 @@ def _pictures(result: TableResult) -> list[PaperChart]:
 
 
 def _scatter(points: Sequence[dict[str, float]]) -> list[PlotlyJson]:
-    """Return a trace per client: colour is the class, shape the client, stars are the global centroids."""
+    """Return a trace per client: colour is the class, shape the client, stars are the global centroids.
+
+    Args:
+        points: as `read_picture` gives them: x, y, client (-1 for a global centroid) and class.
+    """
     traces: list[PlotlyJson] = []
     for client in sorted({int(point["client"]) for point in points}):
         client_points = [point for point in points if point["client"] == client]

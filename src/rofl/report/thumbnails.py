@@ -1,4 +1,8 @@
-"""Pictures that are small enough for thousands of them to lie in one page."""
+"""Pictures that are small enough for thousands of them to lie in one page.
+
+Images of up to 32 pixels are kept as they are (PNG). Larger ones are scaled down and compressed, the more the more
+there are, so that a page stays below about 25 MB and opens in a browser without delay.
+"""
 
 import base64
 import io
@@ -40,6 +44,9 @@ class _Encoding(NamedTuple):
 def thumbnails(images: ImageStore, rows: Sequence[int]) -> Thumbnails:
     """Encode images as large as the page can hold.
 
+    The size of all is estimated from up to 50 of them, for one encoding after the other, best first. An image is
+    never enlarged.
+
     Args:
         images: (N, C, H, W) uint8, in memory or on disk.
         rows: which of them, in the order of the result.
@@ -73,6 +80,7 @@ def _encode(images: ImageStore, rows: Sequence[int], encoding: _Encoding) -> Ite
 
 
 def _load(images: ImageStore, rows: Sequence[int]) -> Iterator["Image.Image"]:
+    """Yield the images of these rows for PIL, loaded in chunks so that memory does not grow with their number."""
     from PIL import Image  # only the page needs it
 
     for start in range(0, len(rows), _CHUNK):

@@ -1,4 +1,8 @@
-"""The features of samples and the centroids of classes in two dimensions, by t-SNE."""
+"""The features of samples and the centroids of classes in two dimensions, by t-SNE.
+
+A run keeps the features of up to 600 samples (`rofl.audit.result.Features`); the picture is computed when a page is
+written, from those that its reader may see.
+"""
 
 from collections.abc import Sequence
 
@@ -54,7 +58,13 @@ def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
 
 
 def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequence[str]) -> list[PlotlyJson]:
-    """Return a trace per given label or, for too many classes, one of the suspects and one of the others."""
+    """Return a trace per given label or, for too many classes, one of the suspects and one of the others.
+
+    Args:
+        points: (m, 2) of the samples.
+        rows: the m samples, in the same order.
+        classes: all names of classes; a class without a sample gets no trace.
+    """
     if len(classes) <= _MAX_COLOURS:
         groups = [
             (name, colour, [index for index, row in enumerate(rows) if row.given == name])
@@ -73,6 +83,14 @@ def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequ
 
 
 def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, colour: str) -> PlotlyJson:
+    """Return markers of one colour: crosses for suspects, paler circles for the others.
+
+    Args:
+        points: (m, 2) of the samples.
+        rows: the m samples, in the same order.
+        name: of the trace, in the legend.
+        colour: of its markers.
+    """
     return {
         **_scatter(points),
         "mode": "markers",
@@ -89,6 +107,7 @@ def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, col
 
 
 def _hover_text(row: SuspectRow) -> str:
+    """Return what plotly shows about a sample under the pointer; names are escaped, `<br>` breaks lines."""
     given, suggested = plotly_text(row.given, 40), plotly_text(row.suggested, 40)
     suggestion = f", looks like {suggested}" if suggested != given else ""
     client, sample = plotly_text(row.client, 40), plotly_text(row.sample, 60)
@@ -96,7 +115,12 @@ def _hover_text(row: SuspectRow) -> str:
 
 
 def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJson]:
-    """Return the stars, with their names where there are few; nothing without centroids."""
+    """Return the stars of the centroids, with their names where there are few.
+
+    Args:
+        points: (K, 2); (0, 2) for a method without centroids, which gives no trace.
+        classes: the names; a centroid beyond them gets its number.
+    """
     if not len(points):
         return []
     names = [classes[number] if number < len(classes) else str(number) for number in range(len(points))]
@@ -122,5 +146,6 @@ def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJ
 
 
 def _scatter(points: np.ndarray) -> PlotlyJson:
+    """Return the part that all traces share; coordinates are rounded, which halves their size in the page."""
     x, y = points.round(2).T.tolist()
     return {"type": "scatter", "x": x, "y": y, "hovertemplate": "%{text}<extra></extra>"}

@@ -1,4 +1,9 @@
-"""The suspects as cards that a reader goes through and decides on."""
+"""The suspects as cards that a reader goes through and decides on.
+
+Python writes the suspects into the page as JSON; the scripts in `static` build the cards from it, a hundred at a
+time, and keep the decisions: decisions.js holds them and reads and writes CSV, cards.js builds a card, gallery.js has
+the filters, keys and buttons. `rofl audit --decisions` reads the CSV.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +63,11 @@ class SuspectColumns(TypedDict):
 
 
 def gallery(data: GalleryData) -> Section:
-    """Return the cards, their data and their scripts; a sentence where no label is flagged."""
+    """Return the cards, their data, scripts and style sheet.
+
+    Returns:
+        The section; a sentence instead of cards where no label is flagged.
+    """
     if not data.suspects:
         return Section(render("notice.html.j2", heading="Suspects", sentence="No label was flagged."))
     html = render(
@@ -79,6 +88,11 @@ def hidden_gallery() -> Section:
 
 
 def _columns(data: GalleryData) -> SuspectColumns:
+    """Return the suspects for gallery.js.
+
+    Classes are the run's, then any that only a list of suspects names; clients are in natural order. Thumbnails take
+    most of the time and nearly all of the space.
+    """
     suspects, federated = data.shown, data.federated
     clients = _indices(sorted({suspect.client for suspect in suspects}, key=natural))
     classes = _indices([*data.classes, *(s.given for s in suspects), *(s.suggested for s in suspects)])

@@ -1,4 +1,8 @@
-"""The top of the page: what was run, a card with each method's accuracy, and the main figures of the first."""
+"""The top of the page: what was run, a card with each method's accuracy, and the main figures of the first.
+
+The first group is the one that `group_runs` puts first: a method with centroids, where there is one. The other cards
+say how far they are from it.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +36,10 @@ class Tile:
 
 
 def page_title(runs: Sequence[FinishedRun]) -> str:
-    """Return the data set's name, and the noise ratio where it is one number for all runs."""
+    """Return the data set's name, and the noise ratio where it is one number for all runs.
+
+    Several data sets are named one after the other. Without noise, the name is all.
+    """
     names = _distinct(run.experiment.data.title for run in runs)
     ratios = {run.experiment.noise.expected_ratio for run in runs}
     if len(ratios) > 1 or any(run.experiment.noise.fully_noisy_class for run in runs):
@@ -42,7 +49,7 @@ def page_title(runs: Sequence[FinishedRun]) -> str:
 
 
 def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return what was run, by name; where runs differ, the values stand side by side."""
+    """Return the main settings of the runs as text, by name; where runs differ, the values stand side by side."""
     experiments = [run.experiment for run in runs]
     seeds = sorted({one.seed for one in experiments})
     return {
@@ -66,6 +73,7 @@ def headline(groups: Sequence[Group]) -> Section:
 
 
 def _card(group: Group, note: str) -> AccuracyCard:
+    """Return a group's card; the first line below the number is `note`, a second one counts the seeds."""
     number = formatting.with_spread([run.summary.test_accuracy for run in group.runs], formatting.per_cent)
     mean, sign, spread = number.partition("±")
     seeds = [f"mean and standard deviation of {len(group.runs)} seeds"] if len(group.runs) > 1 else []
@@ -73,6 +81,7 @@ def _card(group: Group, note: str) -> AccuracyCard:
 
 
 def _tiles(group: Group) -> list[Tile]:
+    """Return the figures besides accuracy; those that need the true labels only where these are known."""
     figures = group_figures(group)
     samples = formatting.average([run.samples for run in group.runs], formatting.count)
     notes = {
@@ -94,12 +103,19 @@ def _accuracy(group: Group) -> float | None:
 
 
 def _averaged_rounds(group: Group) -> str:
+    """Return what the number is: the mean of the last ten evaluated rounds, or of all where there are fewer."""
     rounds = min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
     return "test accuracy" + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
 
 
 def _difference(accuracy: float | None, reference: float | None, name: str) -> str:
-    """Return how far an accuracy is from that of the first method, which `name` names."""
+    """Return how far an accuracy is from the first method's, in percentage points.
+
+    Args:
+        accuracy: of this method, in per cent; None where it is not known.
+        reference: of the first method; likewise.
+        name: of the first method.
+    """
     if accuracy is None or reference is None:
         return "test accuracy not known"
     points = abs(accuracy - reference)

@@ -1,4 +1,8 @@
-"""Which classes are labelled as which: the estimated transition matrix as a heat map."""
+"""Which classes are labelled as which: the estimated transition matrix as a heat map.
+
+The matrix is `NoiseEstimate.transition` of summary.json: no true label is needed, and no sample can be told from it,
+so every audience sees this section.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +34,13 @@ class Confusion:
 
 
 def noise_heatmap(run: FinishedRun) -> Section:
-    """Return the map and the most frequent confusions; an empty section for runs without an estimate."""
+    """Return the map and a list of the most frequent confusions.
+
+    Classes are numbered where the summary does not name them, or not as many as the matrix has.
+
+    Returns:
+        The section; empty for runs of old versions, which have no estimate.
+    """
     matrix = run.summary.estimated.transition if run.summary.estimated else None
     if not matrix:
         return Section()
@@ -46,11 +56,20 @@ def _confusions(matrix: Matrix, names: Sequence[str]) -> list[Confusion]:
 
 
 def _off_diagonal(matrix: Matrix) -> list[tuple[int, int, float]]:
+    """Return (predicted class, given label, share) of all pairs of different classes."""
     return [(i, j, share) for i, row in enumerate(matrix) for j, share in enumerate(row) if i != j]
 
 
 def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
-    """Return two maps: wrong labels in the accent colour and, since right ones would outshine them, these in grey."""
+    """Return two heat maps that complement each other.
+
+    Wrong labels are in the accent colour, on a scale that ends at the largest share. Right ones, the diagonal, would
+    outshine them on that scale: they are in grey.
+
+    Args:
+        matrix: (K, K) shares.
+        names: of the K classes; they are on both axes.
+    """
     labels = _unique_labels(names)
     highest = 100 * max((share for _, _, share in _off_diagonal(matrix)), default=0) or 1
     gap = 1 if len(names) <= _MAX_TICKS else 0
@@ -80,6 +99,10 @@ def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
 
 
 def _layout(names: Sequence[str]) -> PlotlyJson:
+    """Return square axes with the labels on top and the first class in the upper left corner.
+
+    At most 25 classes have their name on an axis; all of them have it in the hover text.
+    """
     labels = _unique_labels(names)
     step = -(-len(names) // _MAX_TICKS)
     ticks = {"tickvals": labels[::step], "ticktext": [plotly_text(name, _TICK_LENGTH) for name in names[::step]]}
