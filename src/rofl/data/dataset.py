@@ -20,27 +20,46 @@ class Dataset:
 
     A table is stored as float32 images of one pixel, with a channel for each feature.
 
+    Attributes:
+        name: of the data set, for summaries.
+        classes: the names of the K classes.
+        train: training images, (N, C, H, W) uint8 in memory or in files.
+        train_labels: (N,) true labels, or the given ones where the truth is not known.
+        test: test images, (M, C, H, W).
+        test_labels: (M,).
+        transform: from stored images to network inputs.
+        truth_known: False if the training labels are as given, and may be wrong.
+        note: sentences for the reader of results.
+        validation: images and labels of a validation part, if the authors published one.
+        owners: (N,) index into `clients` of each training sample, if the data names owners.
+        clients: the names of the owners.
+        ids: the names of the training samples; () if they are numbered.
+        test_ids: the names of the test samples; () if they are numbered.
+        fingerprint: a digest of user data, by which changes are noticed; "" for published data.
+        unreadable: samples of user data that were left out, with the reason.
+        encoder: that made the features of a user's table.
+
     Raises:
         UserError: the numbers of images and labels differ, or a label is not among the classes.
     """
 
     name: str
     classes: tuple[str, ...]
-    train: ImageStore  # (N, C, H, W) uint8
-    train_labels: Tensor  # (N,)
-    test: ImageStore  # (M, C, H, W) uint8
-    test_labels: Tensor  # (M,)
+    train: ImageStore
+    train_labels: Tensor
+    test: ImageStore
+    test_labels: Tensor
     transform: Transform
-    truth_known: bool = True  # False: the training labels are as given, and may be wrong
-    note: str = ""  # sentences for the reader of results
-    validation: tuple[ImageStore, Tensor] | None = None  # images and labels, if the authors published such a part
-    owners: Tensor | None = None  # (N,) index into `clients` of each training sample, if the data names owners
-    clients: tuple[str, ...] = ()  # the names of the owners
-    ids: tuple[str, ...] = ()  # names of the training samples; (): they are numbered
-    test_ids: tuple[str, ...] = ()  # names of the test samples
-    fingerprint: str = ""  # a digest of user data, to notice changes; "": published data
-    unreadable: tuple[str, ...] = ()  # user's samples that were left out, with the reason
-    encoder: "TableEncoder | None" = None  # that made the features of a user's table
+    truth_known: bool = True
+    note: str = ""
+    validation: tuple[ImageStore, Tensor] | None = None
+    owners: Tensor | None = None
+    clients: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    test_ids: tuple[str, ...] = ()
+    fingerprint: str = ""
+    unreadable: tuple[str, ...] = ()
+    encoder: "TableEncoder | None" = None
 
     def __post_init__(self) -> None:
         for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):
@@ -53,7 +72,17 @@ class Dataset:
 
     @classmethod
     def from_arrays(cls, images: Any, labels: Any, **options: Any) -> "Dataset":
-        """Return a data set of arrays or tensors; `rofl.data.from_arrays.from_arrays` describes the options."""
+        """Return a data set of arrays or tensors in memory.
+
+        Args:
+            images: uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), or a table (N, F).
+            labels: (N,) whole numbers or texts.
+            **options: `clients`, `classes`, `test`, `holdout`, `truth_known` and `name`, as
+                `rofl.data.from_arrays.from_arrays` describes them.
+
+        Raises:
+            UserError: the arrays do not fit together, or have another shape or type.
+        """
         from rofl.data.from_arrays import from_arrays  # it imports this module
 
         return from_arrays(images, labels, **options)

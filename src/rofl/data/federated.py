@@ -24,12 +24,19 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True)
 class FederatedDataset:
-    """A data set with its given labels and the rows of each client."""
+    """A data set with its given labels and the rows of each client.
+
+    Attributes:
+        images: the data set, with true labels as far as they are known.
+        labels: (N,) given labels, some of them wrong.
+        parts: the rows of each client; a `SampledClients` where clients share samples.
+        spec: the settings that it is a function of.
+    """
 
     images: Dataset
-    labels: Tensor  # (N,) given labels, some of them wrong
-    parts: Sequence[Tensor]  # rows of each client
-    spec: SplitSpec  # what it is a function of
+    labels: Tensor
+    parts: Sequence[Tensor]
+    spec: SplitSpec
 
     @property
     def wrong(self) -> Tensor:

@@ -18,33 +18,54 @@ USER_DATA = "own"  # `data.name` of user data, in settings and summaries
 
 
 class DataSpec(Spec):
-    """The table `data`: which samples are used, and how they are distributed over clients."""
+    """The table `data`: which samples are used, and how they are distributed over clients.
+
+    Attributes:
+        name: a published data set, "own" for user data (`path`), or "memory" for samples that the caller holds.
+        train: use only the first so many training samples; None for all.
+        test: use only the first so many test samples; None for all.
+        validation: evaluate on so many validation images instead of the test part; for choosing settings.
+        partition: how the samples are distributed. iid: equal random parts; shards: few classes each; dirichlet:
+            unequal class shares; sampled: each client draws from the whole set; natural: by the clients of user data.
+        samples_per_client: of partition = sampled.
+        alpha: the concentration of partition = dirichlet; smaller is more unequal.
+        shards: pieces of each client, of partition = shards.
+        min_samples: the least that every client must get.
+        brightness: each client's images are scaled by a factor from 1 - brightness to 1 + brightness.
+        split: a file of `rofl split` with labels and clients, which are then not drawn.
+        labels: a file of `rofl audit --labels-out` with corrected labels.
+        path: user data: a folder, or a .csv, .parquet or .npz file.
+        test_path: the test part of user data, if that is another folder or file.
+        holdout: the share of user data that is held out, if it has no test part.
+        side: pixels of user images, which are made square; 0 to choose from their sizes.
+        channels: of user images, 1 for grey and 3 for colours; 0 to choose from their pixels.
+        fingerprint: of user data, which must not change between a run and its resume; "" for any.
+        classes: of user data, as the sites of a federation agreed on them.
+        client_index: use only this client, as a site does; -1 for all.
+        client_name: of the one client of a site.
+    """
 
     name: str = "digits"
-    train: Annotated[int, Field(ge=1)] | None = None  # use only the first so many
+    train: Annotated[int, Field(ge=1)] | None = None
     test: Annotated[int, Field(ge=1)] | None = None
-    validation: Annotated[int, Field(ge=0)] = 0  # evaluate on so many validation images, not on the test set
-    # natural: by the clients that user data names; sampled: each client draws from the whole set
+    validation: Annotated[int, Field(ge=0)] = 0
     partition: Literal["iid", "shards", "dirichlet", "sampled", "natural"] = "iid"
-    samples_per_client: Annotated[int, Field(ge=2)] = 50  # of partition = sampled
-    alpha: Annotated[float, Field(gt=0)] = 0.5  # of partition = dirichlet
-    shards: Annotated[int, Field(ge=1)] = 2  # of each client, for partition = shards
-    min_samples: Annotated[int, Field(ge=1)] = 2  # that every client must get
-    # each client's images are scaled by a factor from 1 - brightness to 1 + brightness
+    samples_per_client: Annotated[int, Field(ge=2)] = 50
+    alpha: Annotated[float, Field(gt=0)] = 0.5
+    shards: Annotated[int, Field(ge=1)] = 2
+    min_samples: Annotated[int, Field(ge=1)] = 2
     brightness: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    split: str = ""  # a file of `rofl split` with labels and clients, instead of drawing them
-    labels: str = ""  # a file of `rofl audit --labels-out` with corrected labels
-    path: str = ""  # user data: a folder, or a .csv, .parquet or .npz file; the name is then "own"
-    test_path: str = ""  # its test part, if that is another folder or file
-    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2  # share of user data that is held out, if it has no test part
-    side: Annotated[int, Field(ge=0, le=1024)] = (
-        0  # of user images, which are made square, in pixels; 0: chosen from their sizes
-    )
-    channels: Literal[0, 1, 3] = 0  # of user images: 1 for grey, 3 for colours; 0: chosen from their pixels
-    fingerprint: str = ""  # of user data, which must not change between a run and its resume; "": any
-    classes: tuple[str, ...] = ()  # of user data, as the sites of a federation agreed on them
-    client_index: Annotated[int, Field(ge=-1)] = -1  # use only this client, as a site does; -1: all
-    client_name: str = ""  # of the one client of a site
+    split: str = ""
+    labels: str = ""
+    path: str = ""
+    test_path: str = ""
+    holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    side: Annotated[int, Field(ge=0, le=1024)] = 0
+    channels: Literal[0, 1, 3] = 0
+    fingerprint: str = ""
+    classes: tuple[str, ...] = ()
+    client_index: Annotated[int, Field(ge=-1)] = -1
+    client_name: str = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -112,16 +133,20 @@ class NoiseSpec(Spec):
     """The table `noise`: which labels are made wrong.
 
     Noise is applied to the whole set before it is distributed, unless it differs between clients by design.
+
+    Attributes:
+        kind: symmetric and pair are drawn at `ratio`; human takes the labels of CIFAR-10N.
+        ratio: the share of wrong labels.
+        labels: which labels of CIFAR-10N, for kind = human.
+        client_spread: the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta.
+        fully_noisy_class: all labels of one class of each client are wrong.
     """
 
     kind: Literal["symmetric", "pair", "human"] = "symmetric"
-    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4  # share of wrong labels, for kind = symmetric and pair
-    labels: Literal["aggre", "random1", "random2", "random3", "worse"] = (
-        "worse"  # of kind = human: which labels of CIFAR-10N
-    )
-    # the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta
+    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    labels: Literal["aggre", "random1", "random2", "random3", "worse"] = "worse"
     client_spread: Annotated[float, Field(ge=0)] = 0.0
-    fully_noisy_class: bool = False  # all labels of one class of each client are wrong
+    fully_noisy_class: bool = False
 
     @model_validator(mode="after")
     def _check_together(self) -> "NoiseSpec":
@@ -168,10 +193,18 @@ class NoiseSpec(Spec):
 
 @dataclass(frozen=True)
 class SplitSpec:
-    """All settings that a federated data set is a function of."""
+    """All settings that a federated data set is a function of.
+
+    Attributes:
+        data: the samples and their partition.
+        noise: the label noise.
+        clients: the number of clients.
+        seed: of all random draws.
+        centralized: whether one client holds all samples.
+    """
 
     data: DataSpec
     noise: NoiseSpec
     clients: int
     seed: int
-    centralized: bool = False  # one client holds all samples
+    centralized: bool = False

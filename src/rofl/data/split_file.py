@@ -4,16 +4,16 @@ The form is safetensors with JSON metadata; nothing is pickled.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rofl.core.renamed import rename
 from rofl.core.serialization import deserialize, serialize
+from rofl.core.spec import Settings
 from rofl.core.tensors import Tensors, digest
 from rofl.data import atomic
 from rofl.data.specs import SplitSpec
@@ -84,17 +84,19 @@ def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tupl
     return tensors["labels"], _parts(tensors["owner"], spec.clients)
 
 
-def _settings(spec: SplitSpec) -> dict[str, Any]:
+def _settings(spec: SplitSpec) -> Settings:
     """Return the settings that a split depends on, apart from the data and the seed; those of a run must be equal."""
     data = spec.data
-    settings: dict[str, Any] = {"clients": spec.clients, "data.partition": data.partition}
-    settings |= {f"noise.{key}": value for key, value in spec.noise.model_dump().items()}
-    settings |= {"data.shards": data.shards} if data.partition == "shards" else {}
-    settings |= {"data.alpha": data.alpha} if data.partition == "dirichlet" else {}
-    return settings
+    return {
+        "clients": spec.clients,
+        "data.partition": data.partition,
+        **{f"noise.{key}": value for key, value in spec.noise.model_dump().items()},
+        **({"data.shards": data.shards} if data.partition == "shards" else {}),
+        **({"data.alpha": data.alpha} if data.partition == "dirichlet" else {}),
+    }
 
 
-def _check_metadata(path: Path, metadata: Mapping[str, Any], truth: Tensor, spec: SplitSpec) -> None:
+def _check_metadata(path: Path, metadata: Settings, truth: Tensor, spec: SplitSpec) -> None:
     """Raise a UserError if the file was written for other data or settings."""
     name = spec.data.name
     if metadata["data"] != name:

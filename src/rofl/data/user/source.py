@@ -14,15 +14,25 @@ _FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
 
 @dataclass(frozen=True)
 class UserSource:
-    """Where user data is, and how it is read."""
+    """Where user data is, and how it is read.
+
+    Attributes:
+        path: a folder, or a .csv, .parquet or .npz file.
+        test_path: the test part; "" if it is in `path`, or is to be held out.
+        holdout: the share of each client's samples that is held out.
+        side: pixels of the square images; 0 to choose from their sizes.
+        channels: 1 for grey, 3 for colours; 0 to choose from their pixels.
+        fingerprint: that the data must have; "" for any.
+        classes: all classes, though some may have no sample here; () for those that occur.
+    """
 
     path: str
-    test_path: str = ""  # "": the test part is in `path`, or is held out
-    holdout: float = 0.2  # share of each client's samples that is held out
-    side: int = 0  # pixels of the square images; 0: chosen from their sizes
-    channels: int = 0  # 1: grey, 3: colours; 0: chosen from their pixels
-    fingerprint: str = ""  # the fingerprint that the data must have; "": any
-    classes: tuple[str, ...] = ()  # all classes, though some may have no sample here; (): those that occur
+    test_path: str = ""
+    holdout: float = 0.2
+    side: int = 0
+    channels: int = 0
+    fingerprint: str = ""
+    classes: tuple[str, ...] = ()
 
 
 def list_samples(source: UserSource) -> Listing:

@@ -5,52 +5,34 @@ be encoded for the run's model. Only parameters are saved, never a pickle.
 """
 
 import json
-import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from torch import Tensor
 
 from rofl.core.spec import Spec
 from rofl.data.user.names import list_some, natural, plural
+from rofl.data.user.table_columns import (
+    HINT,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    SkippedColumn,
+    clean_cell,
+    encode_column,
+    fit_numbers,
+    parse_numbers,
+    require_numbers,
+)
 from rofl.errors import UserError
 
 FORMAT: Literal[1] = 1  # of the JSON form
-_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
 _MOST_VALUES = 100  # of a category; a column with more different texts is a name or a remark
-_HINT = "a table with the columns of the one the model was trained on"
 
 Rows = Sequence[tuple[str, ...]]  # the cells of each row
-
-
-class NumberColumn(Spec):
-    """A column of numbers, which are standardised; a missing number becomes the mean, which is 0."""
-
-    kind: Literal["number"] = "number"
-    name: str
-    mean: float
-    scale: Annotated[float, Field(gt=0)]  # the standard deviation over the training rows; 1 for a constant column
-
-
-class CategoryColumn(Spec):
-    """A column of texts, which are encoded one-hot; a missing or unknown text is all zeros."""
-
-    kind: Literal["category"] = "category"
-    name: str
-    values: tuple[str, ...]  # the texts of the training rows, in the order of their features
-
-
-class SkippedColumn(Spec):
-    """A column of too many different texts, which is not used."""
-
-    kind: Literal["skipped"] = "skipped"
-    name: str
-
-
-Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discriminator="kind")]
 
 
 class TableEncoder(Spec):
@@ -87,9 +69,9 @@ class TableEncoder(Spec):
         """
         columns: list[NumberColumn | CategoryColumn | SkippedColumn] = []
         for name, texts in zip(names, _columns(rows, len(names)), strict=True):
-            numbers = _parse_numbers(texts)
+            numbers = parse_numbers(texts)
             if numbers is not None:
-                columns.append(_fit_numbers(name, numbers[list(train)]))
+                columns.append(fit_numbers(name, numbers[list(train)]))
                 continue
             values = sorted({texts[row] for row in train} - {""}, key=natural)
             if len(values) > _MOST_VALUES:
@@ -114,7 +96,7 @@ class TableEncoder(Spec):
             UserError: a column is missing or unknown, or has a text where all training rows had numbers.
         """
         texts = self._by_name(rows, self.names if names is None else names)
-        features = [_encode(column, texts[column.name]) for column in self._used]
+        features = [encode_column(column, texts[column.name]) for column in self._used]
         joined = np.concatenate([np.empty((len(rows), 0)), *features], axis=1).astype(np.float32)
         return torch.from_numpy(joined)[:, :, None, None].contiguous()
 
@@ -122,7 +104,7 @@ class TableEncoder(Spec):
         """Return sentences on what of these rows was missing or not used, for the reader of results."""
         texts = self._by_name(rows, self.names if names is None else names)
         missing = sum(
-            int(np.isnan(_require_numbers(column.name, texts[column.name])).sum())
+            int(np.isnan(require_numbers(column.name, texts[column.name])).sum())
             for column in self._used
             if isinstance(column, NumberColumn)
         )
@@ -165,67 +147,13 @@ class TableEncoder(Spec):
         """Return the cells of each column, after checking that the table has the fitted columns and no others."""
         missing = [column.name for column in self._used if column.name not in names]
         if missing:
-            raise UserError(f"The table lacks columns that the model was trained on: {list_some(missing)}.", _HINT)
+            raise UserError(f"The table lacks columns that the model was trained on: {list_some(missing)}.", HINT)
         unknown = [name for name in names if name not in self.names]
         if unknown:
-            raise UserError(f"The table has columns that the model does not know: {list_some(unknown)}.", _HINT)
+            raise UserError(f"The table has columns that the model does not know: {list_some(unknown)}.", HINT)
         return dict(zip(names, _columns(rows, len(names)), strict=True))
 
 
 def _columns(rows: Rows, count: int) -> list[list[str]]:
     """Return the stripped cells of each column; a missing one is empty."""
-    return [
-        ["" if (text := row[place].strip()).casefold() in _MISSING else text for row in rows] for place in range(count)
-    ]
-
-
-def _parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """Return a column as numbers, NaN where one is missing or not finite; None where it holds other texts."""
-    try:
-        values = np.array([float(text) if text else math.nan for text in texts])
-    except ValueError:
-        return None
-    return np.where(np.isfinite(values), values, math.nan)
-
-
-def _require_numbers(name: str, texts: Sequence[str]) -> np.ndarray:
-    """Return a column as numbers, or raise a UserError that names the first other text."""
-    numbers = _parse_numbers(texts)
-    if numbers is None:
-        text = next(text for text in texts if _parse_numbers([text]) is None)
-        raise UserError(f"The column {name!r} holds {text!r}, and the model was trained on numbers there.", _HINT)
-    return numbers
-
-
-def _fit_numbers(name: str, values: np.ndarray) -> NumberColumn:
-    from sklearn.preprocessing import StandardScaler  # slow to import, and only tables need it
-
-    known = values[~np.isnan(values)]
-    with np.errstate(over="ignore", invalid="ignore"):  # checked below
-        scaler = StandardScaler().fit((known if len(known) else np.zeros(1))[:, None])
-    if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.var_).all()):
-        raise UserError(f"The numbers of the column {name!r} are too large.", "another unit")
-    return NumberColumn(name=name, mean=float(scaler.mean_[0]), scale=float(scaler.scale_[0]))
-
-
-def _encode(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -> np.ndarray:
-    """Return the features of one column, (N, 1) or (N, values), by scikit-learn's transformers."""
-    from sklearn.impute import SimpleImputer
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    if isinstance(column, CategoryColumn):
-        if not column.values or not texts:
-            return np.empty((len(texts), len(column.values)))
-        values = np.array(column.values, dtype=object)
-        one_hot = OneHotEncoder(categories=[values], handle_unknown="ignore", sparse_output=False)
-        one_hot.fit(values[:, None])
-        hot: np.ndarray = one_hot.transform(np.array(texts, dtype=object)[:, None])
-        return hot
-    numbers = _require_numbers(column.name, texts)[:, None]
-    if not len(numbers):
-        return numbers
-    imputer = SimpleImputer(strategy="constant", fill_value=column.mean, keep_empty_features=True)
-    scaler = StandardScaler().fit(np.zeros((1, 1)))  # fitted in form only: the parameters were fitted before
-    scaler.mean_, scaler.scale_ = np.array([column.mean]), np.array([column.scale])
-    scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers))
-    return scaled
+    return [[clean_cell(row[place]) for row in rows] for place in range(count)]

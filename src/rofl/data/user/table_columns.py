@@ -1,0 +1,120 @@
+"""Columns of a table: their fitted parameters, and their encoding by scikit-learn's transformers."""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from rofl.core.spec import Spec
+from rofl.errors import UserError
+
+HINT = "a table with the columns of the one the model was trained on"
+_MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+
+
+class NumberColumn(Spec):
+    """A column of numbers, which are standardised; a missing number becomes the mean, which is 0."""
+
+    kind: Literal["number"] = "number"
+    name: str
+    mean: float
+    scale: Annotated[float, Field(gt=0)]  # the standard deviation over the training rows; 1 for a constant column
+
+
+class CategoryColumn(Spec):
+    """A column of texts, which are encoded one-hot; a missing or unknown text is all zeros."""
+
+    kind: Literal["category"] = "category"
+    name: str
+    values: tuple[str, ...]  # the texts of the training rows, in the order of their features
+
+
+class SkippedColumn(Spec):
+    """A column of too many different texts, which is not used."""
+
+    kind: Literal["skipped"] = "skipped"
+    name: str
+
+
+Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discriminator="kind")]
+
+
+def clean_cell(text: str) -> str:
+    """Return a cell without surrounding spaces; empty where it stands for a missing value.
+
+    >>> clean_cell(" red "), clean_cell("N/A")
+    ('red', '')
+    """
+    text = text.strip()
+    return "" if text.casefold() in _MISSING else text
+
+
+def parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """Return a column as numbers, NaN where one is missing or not finite; None where it holds other texts."""
+    try:
+        values = np.array([float(text) if text else math.nan for text in texts])
+    except ValueError:
+        return None
+    return np.where(np.isfinite(values), values, math.nan)
+
+
+def require_numbers(name: str, texts: Sequence[str]) -> np.ndarray:
+    """Return a column as numbers, or raise a UserError that names the first other text."""
+    numbers = parse_numbers(texts)
+    if numbers is None:
+        text = next(text for text in texts if parse_numbers([text]) is None)
+        raise UserError(f"The column {name!r} holds {text!r}, and the model was trained on numbers there.", HINT)
+    return numbers
+
+
+def fit_numbers(name: str, values: np.ndarray) -> NumberColumn:
+    """Return the mean and standard deviation of a column over the training rows.
+
+    Args:
+        name: of the column.
+        values: (n,) its training cells, NaN where one is missing; without any number, nothing is scaled.
+
+    Raises:
+        UserError: the numbers are so large that their variance is not finite.
+    """
+    from sklearn.preprocessing import StandardScaler  # slow to import, and only tables need it
+
+    known = values[~np.isnan(values)]
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        scaler = StandardScaler().fit((known if len(known) else np.zeros(1))[:, None])
+    if not (np.isfinite(scaler.mean_).all() and np.isfinite(scaler.var_).all()):
+        raise UserError(f"The numbers of the column {name!r} are too large.", "another unit")
+    return NumberColumn(name=name, mean=float(scaler.mean_[0]), scale=float(scaler.scale_[0]))
+
+
+def encode_column(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -> np.ndarray:
+    """Return the features of one column by scikit-learn's transformers.
+
+    Args:
+        column: its fitted parameters.
+        texts: its cells, cleaned.
+
+    Returns:
+        (N, 1) for numbers, (N, number of values) for a category.
+    """
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    if isinstance(column, CategoryColumn):
+        if not column.values or not texts:
+            return np.empty((len(texts), len(column.values)))
+        values = np.array(column.values, dtype=object)
+        one_hot = OneHotEncoder(categories=[values], handle_unknown="ignore", sparse_output=False)
+        one_hot.fit(values[:, None])
+        hot: np.ndarray = one_hot.transform(np.array(texts, dtype=object)[:, None])
+        return hot
+    numbers = require_numbers(column.name, texts)[:, None]
+    if not len(numbers):
+        return numbers
+    imputer = SimpleImputer(strategy="constant", fill_value=column.mean, keep_empty_features=True)
+    scaler = StandardScaler().fit(np.zeros((1, 1)))  # fitted in form only: the parameters were fitted before
+    scaler.mean_, scaler.scale_ = np.array([column.mean]), np.array([column.scale])
+    scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers))
+    return scaled
