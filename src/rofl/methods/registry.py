@@ -33,9 +33,7 @@ class MethodRegistry(Registry[type[Method]]):
         abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
         missing = [member for member in _MEMBERS if member in abstract or not callable(getattr(kind, member, None))]
         if missing:
-            raise UserError(
-                f"The method {name} lacks {', '.join(missing)}.", "inherit from rofl.methods.Method; docs/new-method.md"
-            )
+            raise UserError(f"The method {name} lacks {', '.join(missing)}.", "inherit from Method; docs/new-method.md")
         return kind
 
 
