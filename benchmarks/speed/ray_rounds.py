@@ -35,12 +35,12 @@ class RandomSeat:
     """One client of random images; there is nothing to test or to judge."""
 
     def __init__(self, client: int, seat: ClientExecutor) -> None:
-        self.client, self.bench = client, seat
+        self.client, self.executor = client, seat
 
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
         """One round."""
-        self.bench.broadcast = flatten_state(server_state)
-        return self.bench.train(index, self.client, state)
+        self.executor.broadcast = flatten_state(server_state)
+        return self.executor.train(index, self.client, state)
 
 
 class RandomHost:

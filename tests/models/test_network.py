@@ -5,7 +5,8 @@ from torch import nn
 from rofl.core.rng import seeded
 from rofl.core.tensors import digest
 from rofl.models import MODELS, Network, build
-from rofl.models.network import _precision, conv_block
+from rofl.models.layers import conv_block
+from rofl.models.network import FeatureClassifier, mixed_precision
 
 SHAPE = (3, 8, 8)
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -70,7 +71,7 @@ def test_half_precision_stays_inside_the_extractor():
         def forward(self, x):
             return x.flatten(1).bfloat16()
 
-    net = Network(Halving(), 192, 5)
+    net = FeatureClassifier(Halving(), 192, 5)
     logits, features = net(images(4))
     assert logits.dtype == features.dtype == torch.float32
     assert torch.equal(features, images(4).flatten(1).bfloat16().float())
@@ -95,7 +96,7 @@ def test_bfloat16_is_for_cuda_that_has_it_and_can_be_switched_off(device, capabi
     monkeypatch.delenv("ROFL_PRECISION", raising=False)
     if precision:
         monkeypatch.setenv("ROFL_PRECISION", precision)
-    _precision(torch.device(device))
+    mixed_precision(torch.device(device))
     assert [choice for choice in asked if choice[2]] == ([("cuda", torch.bfloat16, True)] if mixed else [])
 
 

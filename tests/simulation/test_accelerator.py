@@ -1,4 +1,4 @@
-"""A bench on an accelerator: nothing is left behind on the CPU, and records come back from there.
+"""An executor on an accelerator: nothing is left behind on the CPU, and records come back from there.
 
 The accelerator is `tests.elsewhere`, which computes as the CPU does; so all bits are the CPU's.
 """
@@ -47,18 +47,18 @@ def answers(method: Method, network: str, images: ImageStore, device: torch.devi
     server_state, state, found = method.init(spec.build()), {}, list[Any]()
     data = shared_inputs(images, images, torch.arange(len(images)) % toy.CLASSES, [torch.arange(0, 24, 2)])
     broadcast = flatten_state(server_state)
-    bench = ClientExecutor(ClientConfig(method, spec, TRANSFORM, toy.SEED), data, broadcast, device)
+    executor = ClientExecutor(ClientConfig(method, spec, TRANSFORM, toy.SEED), data, broadcast, device)
     for index in (1, 2, 3):
-        groups, facts = deserialize(bench.do(train_job(index, 0, state)))
+        groups, facts = deserialize(executor.execute(train_job(index, 0, state)))
         assert "error" not in facts, facts
         state = groups["state"]
         found += [groups, facts]
         server_state = _served(method, server_state, groups, facts, index)
         for name, value in flatten_state(server_state).items():
             broadcast[name].copy_(value)
-    groups, facts = deserialize(bench.do(predict_job("test", 0, len(images))))
+    groups, facts = deserialize(executor.execute(predict_job("test", 0, len(images))))
     assert "error" not in facts, facts
-    assert all(isinstance(value, Elsewhere) == (device != CPU) for value in bench.net.state_dict().values())
+    assert all(isinstance(value, Elsewhere) == (device != CPU) for value in executor.net.state_dict().values())
     return [*found, groups]
 
 

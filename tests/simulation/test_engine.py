@@ -93,8 +93,8 @@ def test_bytes_are_those_of_the_tensors_that_travel() -> None:
     weights = sum(value.numel() for value in float_entries(net.state_dict()).values()) * 4
     centroids = toy.CLASSES * net.feature_size * 4
     traffic = next(simulation.rounds(simulation.method.init(net), 1, 1)).traffic
-    assert (traffic.down_model, traffic.down_extra) == (3 * weights, 3 * centroids)
-    assert (traffic.up_model, traffic.up_extra) == (3 * weights, 3 * (centroids + toy.CLASSES * 4))  # s * f, and s
+    assert (traffic.down_model, traffic.down_aux) == (3 * weights, 3 * centroids)
+    assert (traffic.up_model, traffic.up_aux) == (3 * weights, 3 * (centroids + toy.CLASSES * 4))  # s * f, and s
     simulation.pool.close()
 
 

@@ -90,11 +90,11 @@ def test_an_image_that_cannot_be_read_is_named_in_the_answer(tmp_path: Path) -> 
     pixels = ImageFiles.of(tmp_path, ["a.png", "b,1.png"] * 12, SIDE, 3)
     method = toy.build("plain")
     data = shared_inputs(pixels, pixels, torch.zeros(24, dtype=torch.long), PARTS)
-    bench = ClientExecutor(
+    executor = ClientExecutor(
         ClientConfig(method, NETWORK, TRANSFORM, toy.SEED), data, flatten_state(method.init(NETWORK.build()))
     )
     for job in (train_job(1, 0, {}), predict_job("test", 0, 24)):
-        assert f"The image {tmp_path / 'b,1.png'} cannot be read" in deserialize(bench.do(job))[1]["error"]
+        assert f"The image {tmp_path / 'b,1.png'} cannot be read" in deserialize(executor.execute(job))[1]["error"]
 
 
 def test_a_network_starts_from_published_weights_and_a_seat_does_without_them(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_a_network_starts_from_published_weights_and_a_seat_does_without_them(tm
     method = toy.build("plain")
     pixels, labels = torch.zeros(24, 3, SIDE, SIDE, dtype=torch.uint8), torch.zeros(24, dtype=torch.long)
     begun = flatten_state(method.init(net))
-    bench = ClientExecutor(
+    executor = ClientExecutor(
         ClientConfig(method, started, TRANSFORM, toy.SEED), shared_inputs(pixels, pixels, labels, PARTS), begun
     )
-    answer, _ = deserialize(bench.do(predict_job("test", 0, 24)))
+    answer, _ = deserialize(executor.execute(predict_job("test", 0, 24)))
     torch.testing.assert_close(
         answer["prediction"]["features"], net.predictor()(TRANSFORM(pixels))[1].detach(), rtol=1e-4, atol=1e-5
     )

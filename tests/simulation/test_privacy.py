@@ -23,7 +23,7 @@ NOISY = {"privacy__clip": 0.5, "privacy__noise": 0.5}
 def test_every_method_runs_with_noise_and_stays_finite(method: str, tmp_path: Path) -> None:
     done = rofl.run(tiny(method=method, rounds=2, **NOISY), tmp_path / "run", workers=0)
     assert done.summary.dropped == 0
-    assert [line["metrics"] for line in done.history] == [{}, {}]
+    assert [record.metrics for record in done.history] == [{}, {}]
     checkpoint = RunDir(done.folder).read_checkpoint()
     assert checkpoint is not None
     tensors = [*checkpoint.server_state.model.values(), *checkpoint.server_state.aux.values()]

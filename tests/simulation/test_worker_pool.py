@@ -91,13 +91,13 @@ def test_answers_come_in_the_order_of_the_jobs_for_more_jobs_than_the_window(sta
     stage.moods()
     jobs = [predict_job("train", start, start + 1 + start % 3) for start in range(40)]
     jobs[0] = jobs[7] = train_job(1, 0, {})  # these take longer than the others
-    bench = ClientExecutor(*stage.world)
+    executor = ClientExecutor(*stage.world)
     stage.pool.broadcast(flatten_state(stage.begun))
     answers = list(stage.pool.run(jobs))
     assert len(jobs) > 2 * stage.pool.window
     assert len(answers) == len(jobs)
     for job, answer in zip(jobs, answers, strict=True):
-        assert same(answer, bench.do(job))
+        assert same(answer, executor.execute(job))
 
 
 def test_no_jobs_give_no_answers(stage: Stage) -> None:
@@ -220,7 +220,7 @@ def test_a_round_with_nobody_left_keeps_the_model(stage: Stage) -> None:
     assert sorted(report.dropped) == list(range(CLIENTS))
     assert digest(report.server_state.model) == digest(stage.begun.model)
     assert report.metrics == {}
-    assert report.traffic.up_model == report.traffic.up_extra == 0
+    assert report.traffic.up_model == report.traffic.up_aux == 0
     assert report.traffic.down_model > 0
 
 

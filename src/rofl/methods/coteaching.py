@@ -77,7 +77,7 @@ def _another(net: Network, seed: int) -> Network:
     """The same architecture with other initial weights; published ones stay, and only the classifier differs."""
     other = copy.deepcopy(net)
     with seeded(derive(seed, "peer")):
-        for layer in (other.classifier if net.pretrained else other).modules():
+        for layer in (other.head if net.pretrained else other).modules():
             if hasattr(layer, "reset_parameters"):
                 cast(nn.Linear, layer).reset_parameters()
     return other

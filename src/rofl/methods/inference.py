@@ -31,8 +31,8 @@ def forward(
     images = (pixels[chunk] if rows is None else gather(pixels, rows[chunk]) for chunk in chunks)
     parts = [predictor(transform(image.to(predictor.device))) for image in images]
     if not parts:
-        weight = predictor.classifier.weight
-        return weight.new_empty(0, predictor.classes), weight.new_empty(0, predictor.feature_size)
+        sizes = predictor.classes, predictor.feature_size
+        return torch.empty(0, sizes[0], device=predictor.device), torch.empty(0, sizes[1], device=predictor.device)
     logits, features = (torch.cat(column) for column in zip(*parts, strict=True))
     return logits, features
 

@@ -1,6 +1,11 @@
 """The methods by name."""
 
+import inspect
+from dataclasses import is_dataclass
+from typing import Any
+
 from rofl.core.registry import Registry
+from rofl.errors import UserError
 from rofl.methods.base import Method
 from rofl.methods.coteaching import CoTeaching
 from rofl.methods.fedavg import FedAvg
@@ -8,7 +13,31 @@ from rofl.methods.joint import Joint
 from rofl.methods.rofl import Rofl
 from rofl.methods.selflearning import SelfLearning
 
-METHODS: Registry[type[Method]] = Registry(
+_MEMBERS = ("init", "zero_update", "client_update", "server_update", "with_noise_rate", "centralized", "wire_dtype")
+
+
+class MethodRegistry(Registry[type[Method]]):
+    """Method classes by name, which checks that a foreign class can be used as a method."""
+
+    def find(self, name: Any) -> type[Method]:
+        """Return the class of a name, such as "rofl" or "package.module:Class".
+
+        Raises:
+            UserError: there is none, it is no dataclass, or it lacks a part of the interface.
+        """
+        kind = super().find(name)
+        if not (inspect.isclass(kind) and is_dataclass(kind)):
+            raise UserError(
+                f"The method {name} is no dataclass, whose fields are its settings.", "@dataclass(frozen=True)"
+            )
+        abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
+        missing = [member for member in _MEMBERS if member in abstract or not callable(getattr(kind, member, None))]
+        if missing:
+            raise UserError(f"The method {name} lacks {', '.join(missing)}.", "inherit from Method; docs/new-method.md")
+        return kind
+
+
+METHODS = MethodRegistry(
     "method",
     "rofl.methods",
     {"plain": FedAvg, "coteaching": CoTeaching, "joint": Joint, "selflearning": SelfLearning, "rofl": Rofl},

@@ -3,7 +3,8 @@
 Every network has `classes`, `feature_size` and `forward(x) -> (logits, features)`. May import: core, data.
 """
 
+from rofl.models.adapter import adapt
 from rofl.models.network import Network
 from rofl.models.registry import MODELS, build
 
-__all__ = ["MODELS", "Network", "build"]
+__all__ = ["MODELS", "Network", "adapt", "build"]

@@ -2,15 +2,16 @@
 
 from torch import nn
 
-from rofl.models.network import Network, conv_block, pooled
+from rofl.models.layers import conv_block, global_average
+from rofl.models.network import FeatureClassifier
 
 _CHANNELS = (128, 128, 128, 256, 256, 256, 512, 256, 128)
 _POOL_AFTER = (2, 5)
 _PADDED = 6  # the last three convolutions have no padding
-_UNPADDED_NEEDS = 28  # pixels a side: 28 -> 14 -> 7 -> 5 -> 3 -> 1
+_MIN_UNPADDED_SIDE = 28  # pixels a side: 28 -> 14 -> 7 -> 5 -> 3 -> 1
 
 
-class Cnn9(Network):
+class Cnn9(FeatureClassifier):
     """128-128-128-pool-256-256-256-pool-512-256-128, batch norm, LeakyReLU, dropout 0.25; 128 features at width 1.
 
     Images smaller than 28 pixels keep their padding throughout, so that any size of 4 and more goes through.
@@ -18,13 +19,13 @@ class Cnn9(Network):
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
         channels, *sides = shape
-        tail_padding = 0 if min(sides) >= _UNPADDED_NEEDS else 1
+        tail_padding = 0 if min(sides) >= _MIN_UNPADDED_SIDE else 1
         layers: list[nn.Module] = []
-        for place, full in enumerate(_CHANNELS):
+        for position, full in enumerate(_CHANNELS):
             outputs = max(1, round(full * width))
-            pool = place in _POOL_AFTER
-            layers += conv_block(channels, outputs, padding=1 if place < _PADDED else tail_padding, pool=pool)
+            pool = position in _POOL_AFTER
+            layers += conv_block(channels, outputs, padding=1 if position < _PADDED else tail_padding, pool=pool)
             if pool:
                 layers.append(nn.Dropout2d(0.25))
             channels = outputs
-        super().__init__(nn.Sequential(*layers, *pooled()), channels, classes)
+        super().__init__(nn.Sequential(*layers, *global_average()), channels, classes)

@@ -4,10 +4,10 @@ import math
 
 from torch import nn
 
-from rofl.models.network import Network
+from rofl.models.network import FeatureClassifier
 
 
-class Mlp(Network):
+class Mlp(FeatureClassifier):
     """Two hidden layers of 128 at width 1, with batch norm; 128 features."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:

@@ -1,4 +1,4 @@
-"""What every network has in common."""
+"""The interface of all networks, and the form that the networks of this package have."""
 
 import copy
 import os
@@ -10,75 +10,97 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 class Network(nn.Module):
-    """A feature extractor F and a linear classifier C; the paper's C(F(x)), with the features handed out."""
+    """A classifier that hands out its features: `net(x)` gives logits (B, K) and features (B, d).
 
-    pretrained = False  # whether the extractor began from published weights
+    Methods and engines use `forward` and the members below, and nothing else of a network. `rofl.models.adapt` makes a
+    Network of any `torch.nn.Module`.
 
-    def __init__(self, extractor: nn.Module, feature_size: int, classes: int) -> None:
+    Args:
+        feature_size: d, the length of a feature vector.
+        classes: K, the number of classes.
+    """
+
+    pretrained = False  # whether the weights, apart from those of `head`, began from published ones
+
+    def __init__(self, feature_size: int, classes: int) -> None:
         super().__init__()
-        self.extractor = extractor
-        self.classifier = nn.Linear(feature_size, classes)
         self.feature_size = feature_size
         self.classes = classes
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, C, H, W) -> logits (B, K), features (B, d)."""
+        raise NotImplementedError
+
+    @property
+    def head(self) -> nn.Module:
+        """The layer that makes logits of features; all of the network where no such layer is known."""
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
+    def predictor(self) -> "Network":
+        """Return a copy for prediction only, in evaluation mode; the network may go on training."""
+        return copy.deepcopy(self).eval()
+
+
+class FeatureClassifier(Network):
+    """A feature extractor F and a linear classifier C, the paper's C(F(x)).
+
+    Args:
+        extractor: F, a module (B, C, H, W) -> (B, d).
+        feature_size: d.
+        classes: K.
+    """
+
+    def __init__(self, extractor: nn.Module, feature_size: int, classes: int) -> None:
+        super().__init__(feature_size, classes)
+        self.extractor = extractor
+        self.classifier = nn.Linear(feature_size, classes)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions on a CPU run faster this way
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> logits (B, K), features (B, d)."""
-        with _precision(x.device):
+        with mixed_precision(x.device):
             features = self.extractor(x)
         features = features.to(self.classifier.weight.dtype)  # classifier and losses are in full precision
         return self.classifier(features), features
 
     @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.classifier.weight.device
+    def head(self) -> nn.Module:
+        """The linear classifier C."""
+        return self.classifier
 
-    def predictor(self) -> "Network":
-        """A copy for prediction only: evaluation mode, batch norm folded into the convolutions; half the time."""
+    def predictor(self) -> "FeatureClassifier":
+        """Return a copy for prediction only: evaluation mode, batch norm folded into convolutions; half the time."""
         copied = copy.copy(self)
-        copied._modules = {"extractor": _folded(self.extractor), "classifier": copy.deepcopy(self.classifier)}
+        copied._modules = {"extractor": _fold_batch_norm(self.extractor), "classifier": copy.deepcopy(self.classifier)}
         copied.training = False  # as its parts are
         return copied
 
 
-def _precision(device: torch.device) -> AbstractContextManager[object]:
-    """bfloat16 where CUDA computes with it, unless $ROFL_PRECISION is something else; float32 everywhere else.
+def mixed_precision(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context that computes in bfloat16 on CUDA devices that support it, unless $ROFL_PRECISION differs.
 
-    Never on a CPU: many have no bfloat16 convolution, and on one of ours it ends the process ("Illegal instruction").
+    Elsewhere float32 stays. In particular on a CPU: many have no bfloat16 convolution, and on one of ours it ended the
+    process ("Illegal instruction").
     """
     if device.type != "cuda" or os.environ.get("ROFL_PRECISION", "bfloat16") != "bfloat16":
         return nullcontext()
     return torch.autocast("cuda", torch.bfloat16, enabled=torch.cuda.get_device_capability(device) >= (8, 0))
 
 
-def _folded(extractor: nn.Module) -> nn.Module:
+def _fold_batch_norm(extractor: nn.Module) -> nn.Module:
+    """Return a copy in evaluation mode; in an `nn.Sequential`, batch norm after a convolution becomes part of it."""
     if not isinstance(extractor, nn.Sequential):
         return copy.deepcopy(extractor).eval()
     layers: list[nn.Module] = []
-    for place, layer in enumerate(extractor):
-        after = extractor[place + 1] if place + 1 < len(extractor) else None
+    for position, layer in enumerate(extractor):
+        after = extractor[position + 1] if position + 1 < len(extractor) else None
         if isinstance(layer, nn.Conv2d) and isinstance(after, nn.BatchNorm2d):
             layers.append(fuse_conv_bn_eval(copy.copy(layer).eval(), copy.copy(after).eval()))  # copies the weights
-        elif not (isinstance(layer, nn.BatchNorm2d) and layers and isinstance(extractor[place - 1], nn.Conv2d)):
+        elif not (isinstance(layer, nn.BatchNorm2d) and layers and isinstance(extractor[position - 1], nn.Conv2d)):
             layers.append(copy.deepcopy(layer).eval())
     return nn.Sequential(*layers)
-
-
-def conv_block(inputs: int, outputs: int, padding: int = 1, pool: bool = False) -> list[nn.Module]:
-    """3 x 3 convolution, batch norm, LeakyReLU 0.01, and a pool of 2 x 2 where asked for.
-
-    The pool stands before the LeakyReLU: the largest stays the largest under a function that rises, and a quarter of
-    the numbers is left to put through it.
-    """
-    return [
-        nn.Conv2d(inputs, outputs, kernel_size=3, padding=padding, bias=False),  # batch norm has its own shift
-        nn.BatchNorm2d(outputs),
-        *([nn.MaxPool2d(2)] if pool else []),
-        nn.LeakyReLU(0.01, inplace=True),
-    ]
-
-
-def pooled() -> list[nn.Module]:
-    """Global average pooling to one vector."""
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from rofl.models.network import Network
+from rofl.models.network import FeatureClassifier
 
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # inner channels, blocks
 _FEWEST = 4  # channels: with 2 torch's backward pass ends the process on large images
@@ -67,7 +67,7 @@ class _Trunk(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-class ResNet50(Network):
+class ResNet50(FeatureClassifier):
     """Inside `extractor` the names are torchvision's; its `fc` is our `classifier`. Any size of image goes through."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:

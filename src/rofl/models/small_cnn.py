@@ -2,10 +2,11 @@
 
 from torch import nn
 
-from rofl.models.network import Network, conv_block, pooled
+from rofl.models.layers import conv_block, global_average
+from rofl.models.network import FeatureClassifier
 
 
-class SmallCnn(Network):
+class SmallCnn(FeatureClassifier):
     """Two pairs of convolutions with a pool between: 32-32-pool-64-64 at width 1; 64 features."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
@@ -15,6 +16,6 @@ class SmallCnn(Network):
             *conv_block(narrow, narrow, pool=True),
             *conv_block(narrow, wide),
             *conv_block(wide, wide),
-            *pooled(),
+            *global_average(),
         ]
         super().__init__(nn.Sequential(*layers), wide, classes)

@@ -1,4 +1,5 @@
-"""Clients on this machine: the one place where a client runs, worker processes, and rounds.
+"""Federated learning on this machine: the one function that runs a client, worker processes, and rounds.
 
-May import: core, data, models, methods.
+`engine.Simulation` is the entry: it samples cohorts, lets a `worker_pool.WorkerPool` train their clients, and adds the
+updates. May import: core, data, models, methods.
 """

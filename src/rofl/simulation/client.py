@@ -1,4 +1,4 @@
-"""The one place where a client runs, whatever the engine."""
+"""The one function that runs a client, whatever the engine, and what it needs to do so."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +18,9 @@ from rofl.models.pretrained import load_imagenet
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """How to build the network."""
+    """The arguments that a network is built from, the same in every process."""
 
-    name: str
+    name: str  # of `rofl.models.MODELS`
     shape: tuple[int, int, int]  # channels, height, width
     classes: int
     width: float
@@ -28,7 +28,7 @@ class NetworkSpec:
     weights: str = ""  # a file of published weights, or "imagenet"; else as drawn from the seed
 
     def build(self) -> Network:
-        """The network with its initial weights."""
+        """Return the network with its initial weights."""
         net = build(self.name, self.shape, self.classes, self.width, self.seed)
         if self.weights:
             load_imagenet(net, weights_file(self.weights))
@@ -37,7 +37,7 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What is the same for all clients and rounds of a run."""
+    """What all clients and rounds of a run share; sent to each worker once."""
 
     method: Method
     network: NetworkSpec
@@ -53,7 +53,22 @@ def run_client(
     data: ClientDataset,
     ctx: RoundContext,
 ) -> tuple[Update, Tensors]:
-    """Load the global weights, seed the layers, train; one thread, since bits depend on the number of threads."""
+    """Train one client for one round, in the simulation and at a site alike.
+
+    It loads the server's weights and seeds dropout by round and client. It computes on one thread, since the bits of a
+    result depend on the number of threads.
+
+    Args:
+        method: the federated method.
+        net: a network of the right architecture; what it held before does not matter.
+        server_state: what the server broadcast.
+        client_state: what this client kept from its last round.
+        data: the client's samples, on the network's device.
+        ctx: the round and the client.
+
+    Returns:
+        The update for the server, and the state to keep for the client's next round.
+    """
     with single_thread(), seeded(derive(ctx.seed, ctx.index, ctx.client, "layers"), net.device):
         load_weights(net, server_state.model)
         return method.client_update(net, server_state, client_state, data, ctx)
@@ -61,7 +76,7 @@ def run_client(
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute on one thread, then as before."""
+    """Let torch compute on one thread inside of the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

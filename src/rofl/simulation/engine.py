@@ -16,85 +16,120 @@ from rofl.simulation.executor import PREDICTION_CHUNK, flatten_state, predict_jo
 from rofl.simulation.rounds import ClientReply, RoundResult, aggregate_round, check_update, sample_cohort
 from rofl.simulation.worker_pool import WorkerPool
 
+Predictions = tuple[Tensor, Tensor]  # logits (n, K), features (n, d)
+
 
 @dataclass
 class Simulation:
-    """The clients of one run and the server, on one pool of workers."""
+    """The server and the clients of one run, on one pool of workers."""
 
     pool: WorkerPool
     method: Method
     sizes: Sequence[int] | Tensor  # samples of each client
-    cohort: int
+    cohort: int  # clients a round
     seed: int
     states: ClientStateStore = field(default_factory=ClientStateStore)
-    _beside: "tuple[str, int] | None" = None  # part and count of the predictions to make beside the next round
-    _made: "tuple[ServerState, str, tuple[Tensor, Tensor]] | None" = None  # what was made, of which state and part
+    _overlap: "tuple[str, int] | None" = None  # part and count of the predictions to compute during the next round
+    _predicted: "tuple[ServerState, str, Predictions] | None" = None  # computed during a round: of which state and part
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Rounds `first` to `last`, from a global state."""
+        """Yield rounds `first` to `last`; each is computed when it is asked for.
+
+        Args:
+            server_state: the state before round `first`.
+            first: the first round, counted from 1.
+            last: the last round.
+        """
         for index in range(first, last + 1):
             started = time.perf_counter()
             cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
-            beside, self._beside = self._beside, None
+            overlap, self._overlap = self._overlap, None
             self.pool.broadcast(flatten_state(server_state))
             jobs = (train_job(index, client, self.states.load(client)) for client in cohort)
-            answers = self.pool.run(jobs, predict_jobs(*beside) if beside else ())
-            updates = self._updates(server_state, index, cohort, answers)
-            report = aggregate_round(
-                self.method, server_state, RoundContext(index, self.seed), cohort, updates, started
+            results = self.pool.run(jobs, predict_jobs(*overlap) if overlap else ())
+            replies = self._replies(server_state, index, cohort, results)
+            result = aggregate_round(
+                self.method, server_state, RoundContext(index, self.seed), cohort, replies, started
             )
-            if beside:
-                self._made = server_state, beside[0], read_predictions(answers)
-            server_state = report.server_state
-            yield report
+            if overlap:
+                self._predicted = server_state, overlap[0], parse_predictions(results)
+            server_state = result.server_state
+            yield result
 
-    def _updates(
-        self, server_state: ServerState, index: int, cohort: list[int], answers: Iterator[bytes]
+    def _replies(
+        self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes]
     ) -> Iterator[ClientReply]:
+        """Yield each client's update, and save its state where the update can be used."""
         zero = self.method.zero_update(server_state)
-        for client, answer in zip(cohort, answers, strict=False):  # predictions may come after them
-            update, state, problem = parse_update(answer, zero)
+        for client, result in zip(cohort, results, strict=False):  # predictions may follow
+            update, state, problem = parse_update(result, zero)
             if problem is None:
                 self.states.save(client, index, state)
             yield update, problem
 
     def overlap_prediction(self, part: str, count: int) -> bool:
-        """Whether `predict` is better called after the next round: workers that it leaves idle will have done it."""
-        self._beside = (part, count) if self.pool.workers > 1 else None
-        return self._beside is not None
+        """Ask for predictions by the newest state during the next round, on workers that would be idle at its end.
 
-    def predict(self, server_state: ServerState, part: str, count: int) -> tuple[Tensor, Tensor]:
-        """The global model's logits (n, K) and features (n, d) of the first `count` images of `train` or `test`."""
-        made, self._made = self._made, None
-        if made is not None and made[0] is server_state and made[1] == part:
-            return made[2]
+        Args:
+            part: `train` or `test`.
+            count: predict the first so many images.
+
+        Returns:
+            True if `predict` should be called after the next round; False with fewer than two workers.
+        """
+        self._overlap = (part, count) if self.pool.workers > 1 else None
+        return self._overlap is not None
+
+    def predict(self, server_state: ServerState, part: str, count: int) -> Predictions:
+        """Return the global model's logits (n, K) and features (n, d).
+
+        Args:
+            server_state: the state to predict with; the result of `overlap_prediction` is used if it is this one's.
+            part: `train` or `test`.
+            count: n; predict the first so many images.
+        """
+        predicted, self._predicted = self._predicted, None
+        if predicted is not None and predicted[0] is server_state and predicted[1] == part:
+            return predicted[2]
         self.pool.broadcast(flatten_state(server_state))
-        return read_predictions(self.pool.run(predict_jobs(part, count)))
+        return parse_predictions(self.pool.run(predict_jobs(part, count)))
 
 
 def predict_jobs(part: str, count: int) -> Iterator[bytes]:
-    """Jobs for the first `count` images of `train` or `test`."""
+    """Yield the jobs that predict the first `count` images of `train` or `test`."""
     starts = range(0, count, PREDICTION_CHUNK)
     return (predict_job(part, start, min(start + PREDICTION_CHUNK, count)) for start in starts)
 
 
-def read_predictions(answers: Iterable[bytes]) -> tuple[Tensor, Tensor]:
-    """Logits and features from the answers to these jobs."""
+def parse_predictions(results: Iterable[bytes]) -> Predictions:
+    """Return logits and features from the results of `predict_jobs`.
+
+    Raises:
+        UserError: one of the jobs failed.
+    """
     parts = []
-    for answer in answers:
-        groups, facts = deserialize(answer)
-        if "error" in facts:
+    for result in results:
+        groups, fields = deserialize(result)
+        if "error" in fields:
             raise UserError(
-                f"The model's predictions could not be made ({facts['error']}).", "rofl resume, once mended"
+                f"The model's predictions could not be made ({fields['error']}).", "rofl resume, once mended"
             )
         parts.append(groups["prediction"])
     return torch.cat([part["logits"] for part in parts]), torch.cat([part["features"] for part in parts])
 
 
-def parse_update(answer: bytes, zero: Update) -> tuple[Update, Tensors, str | None]:
-    """A client's update and state, or why it cannot be used: it raised, is not finite, or has a wrong shape."""
-    groups, facts = deserialize(answer)
-    if "error" in facts:
-        return zero, {}, facts["error"]
-    update = Update(groups["model"], facts["weight"], groups["aux"], facts["metrics"])
+def parse_update(result: bytes, zero: Update) -> tuple[Update, Tensors, str | None]:
+    """Return the update and the client state from the result of a training job.
+
+    Args:
+        result: what a worker returned.
+        zero: `Method.zero_update`, whose names and shapes an update must have; returned where there is no update.
+
+    Returns:
+        Update, client state, and why the update cannot be used: the client raised, or `check_update` says so.
+    """
+    groups, fields = deserialize(result)
+    if "error" in fields:
+        return zero, {}, fields["error"]
+    update = Update(groups["model"], fields["weight"], groups["aux"], fields["metrics"])
     return update, groups["state"], check_update(update, zero)

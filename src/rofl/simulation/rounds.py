@@ -1,4 +1,4 @@
-"""A round of federated learning, whatever brings the clients' answers."""
+"""A round of federated learning, whether updates come from worker processes or over a network."""
 
 import math
 import time
@@ -12,22 +12,22 @@ from rofl.core.tensors import check_like
 from rofl.methods.base import Method, RoundContext, ServerState, Update, wire_bytes
 from rofl.simulation.client import single_thread
 
-ClientReply = tuple[Update, str | None]  # an update, and why it cannot be used, if so
+ClientReply = tuple[Update, str | None]  # an update, and the reason why it cannot be used, if any
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes a round would send over a network: down to all clients, up from those that answered."""
+    """Bytes that a round sends over a network: down to all clients of the cohort, up from those that replied."""
 
     down_model: int
-    down_extra: int
+    down_aux: int
     up_model: int
-    up_extra: int
+    up_aux: int
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round came to."""
+    """The outcome of a round."""
 
     index: int
     server_state: ServerState
@@ -39,19 +39,26 @@ class RoundResult:
 
 
 def sample_cohort(sizes: Sequence[int] | torch.Tensor, cohort: int, seed: int, index: int) -> list[int]:
-    """The clients of a round, drawn without regard to size; the largest come first, so that none is waited for."""
-    drawn = sample(len(sizes), cohort, generator(seed, index, "cohort"))
-    return sorted(drawn, key=lambda client: (-int(sizes[client]), client))
+    """Return the clients of a round, drawn uniformly, the largest first so that no worker ends long after the others.
+
+    Args:
+        sizes: samples of each client.
+        cohort: how many clients to draw.
+        seed: the run's seed.
+        index: the round.
+    """
+    clients = sample(len(sizes), cohort, generator(seed, index, "cohort"))
+    return sorted(clients, key=lambda client: (-int(sizes[client]), client))
 
 
 def check_update(update: Update, zero: Update) -> str | None:
-    """Why an update cannot be used: it is not finite, or has a wrong shape or weight."""
+    """Return why an update cannot be used (not finite, wrong names, shapes, types or weight), or None if it can."""
     problem = check_like(update.model, zero.model) or check_like(update.aux, zero.aux)
     if problem is None and not 0 < update.weight < float("inf"):
         problem = f"its weight is {update.weight}"
     if problem is None:
-        strange = [name for name, value in update.metrics.items() if not math.isfinite(value)]
-        problem = f"its {strange[0]} is not finite" if strange else None
+        not_finite = [name for name, value in update.metrics.items() if not math.isfinite(value)]
+        problem = f"its {not_finite[0]} is not finite" if not_finite else None
     return problem
 
 
@@ -60,17 +67,27 @@ def aggregate_round(
     server_state: ServerState,
     ctx: RoundContext,
     cohort: list[int],
-    answers: Iterable[ClientReply],
+    replies: Iterable[ClientReply],
     started: float,
 ) -> RoundResult:
-    """Add the answers, which come in the cohort's order, and let the method make the next global state of them.
+    """Add the updates of a cohort and take the server's step.
 
-    On one thread: a second one would wait for a core that a client has, up to a tenth of a round.
+    Updates are added in the cohort's order, one at a time: the bits of the sum do not depend on who replied first, and
+    memory does not grow with the cohort. On one thread: a second one would wait for a core that a client uses, for up
+    to a tenth of a round.
+
+    Args:
+        method: the federated method.
+        server_state: the state that was broadcast; it stays where no update can be used.
+        ctx: the round, with client -1.
+        cohort: the clients.
+        replies: an update for each client of the cohort, in its order, and why it cannot be used.
+        started: `time.perf_counter()` when the round began.
     """
     zero = total = method.zero_update(server_state)
     dropped: dict[int, str] = {}
     with single_thread():
-        for client, (update, problem) in zip(cohort, answers, strict=True):
+        for client, (update, problem) in zip(cohort, replies, strict=True):
             if problem:
                 dropped[client] = problem
             else:
@@ -79,11 +96,11 @@ def aggregate_round(
             server_state = method.server_update(server_state, total, ctx)
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}
-    answered = len(cohort) - len(dropped)
+    replied = len(cohort) - len(dropped)
     traffic = Traffic(
         down_model=wire_bytes(method, server_state.model) * len(cohort),
-        down_extra=wire_bytes(method, server_state.aux) * len(cohort),
-        up_model=wire_bytes(method, zero.model) * answered,
-        up_extra=wire_bytes(method, zero.aux) * answered,
+        down_aux=wire_bytes(method, server_state.aux) * len(cohort),
+        up_model=wire_bytes(method, zero.model) * replied,
+        up_aux=wire_bytes(method, zero.aux) * replied,
     )
     return RoundResult(ctx.index, server_state, cohort, dropped, means, traffic, time.perf_counter() - started)

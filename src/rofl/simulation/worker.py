@@ -1,7 +1,7 @@
-"""A worker process: `python -m rofl.simulation.worker PIPE DATA BROADCAST`, three inherited descriptors.
+"""A worker process: `python -m rofl.simulation.worker PIPE DATA BROADCAST`, three inherited file descriptors.
 
-Started as a program of its own rather than forked, so that a caller's script needs no `__main__` guard and no thread
-of the caller is cut in two. It ends when the other end of its pipe is gone, however the parent ended.
+It is a program of its own rather than a fork, so that a caller's script needs no `__main__` guard and no thread of the
+caller is duplicated. It ends when the other end of its pipe is closed, however the parent ended.
 """
 
 import sys
@@ -9,19 +9,28 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from rofl.models.registry import MODELS
 from rofl.simulation.executor import ClientExecutor
 from rofl.simulation.shared_memory import attach
 
 
 def main(pipe: int, data: int, broadcast: int) -> None:
-    """Do jobs until nobody asks any more."""
+    """Execute jobs until the pipe is closed.
+
+    Args:
+        pipe: a duplex connection to the parent, for the configuration, jobs and results.
+        data: shared memory with images and labels.
+        broadcast: shared memory with the server state.
+    """
     torch.set_num_threads(1)
     connection = Connection(pipe)
     try:
-        task, data_layout, broadcast_layout, device = connection.recv()  # from our own parent, over a private pipe
-        bench = ClientExecutor(task, attach(data, data_layout), attach(broadcast, broadcast_layout), device)
+        # Unpickled: it comes from our own parent over a private pipe.
+        config, model_factory, data_layout, broadcast_layout, device = connection.recv()
+        MODELS.setdefault(config.network.name, model_factory)  # the parent may have registered it at run time
+        executor = ClientExecutor(config, attach(data, data_layout), attach(broadcast, broadcast_layout), device)
         while True:
-            connection.send_bytes(bench.do(connection.recv_bytes()))
+            connection.send_bytes(executor.execute(connection.recv_bytes()))
     except (EOFError, OSError):
         return
 

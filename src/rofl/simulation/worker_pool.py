@@ -1,4 +1,4 @@
-"""Worker processes that do jobs; answers come back in the order of the jobs."""
+"""Worker processes that execute jobs; results come back in the order of the jobs."""
 
 import multiprocessing
 import multiprocessing.connection
@@ -15,12 +15,14 @@ import torch
 
 from rofl.core.serialization import serialize
 from rofl.core.tensors import CPU, Tensors
+from rofl.models.registry import MODELS
 from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices, worker_env
 from rofl.simulation.executor import ClientExecutor
+from rofl.simulation.importable import check_importable
 from rofl.simulation.shared_memory import SharedTensors
 
-_PER_DEVICE = 4  # workers that share an accelerator where nobody says how many
+_PER_DEVICE = 4  # workers that share an accelerator where the user gives no number
 _TRIES = 2  # a job whose worker died is given to another once
 
 Pipe = multiprocessing.connection.Connection
@@ -31,92 +33,108 @@ class _Worker:
     process: subprocess.Popen[bytes]
     pipe: "Pipe[Any, Any]"
     device: torch.device
-    place: int = -1  # the job in hand
+    position: int = -1  # of the job that it executes; -1: idle
 
 
 def cores() -> int:
-    """How many processes can run at once here."""
+    """Return how many processes can run at once on this machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
-    """A worker per core, but few per accelerator: each takes some hundred megabytes of it before it begins."""
-    there = devices()
-    return cores() if CPU in there else min(cores(), _PER_DEVICE * len(there))
+    """Return one worker per core, but few per accelerator: each takes some hundred megabytes of it at its start."""
+    available = devices()
+    return cores() if CPU in available else min(cores(), _PER_DEVICE * len(available))
 
 
 class WorkerPool:
-    """`workers` processes, or none: then jobs are done here. At most a window of answers is ever held."""
+    """Worker processes, or the calling process where `workers` is 0. At most `window` results are held at a time.
 
-    def __init__(self, workers: int, task: ClientConfig, data: Tensors, broadcast: Tensors) -> None:
-        self.task, self.workers = task, workers
-        there = devices()
+    Args:
+        workers: the number of processes, spread over the devices.
+        config: what every job needs; workers must be able to import its classes.
+        data: what `executor.shared_inputs` returned; all processes share one copy.
+        broadcast: the server state, as `executor.flatten_state` returned it; `broadcast()` changes it.
+
+    Raises:
+        UserError: worker processes cannot import the method or the model.
+    """
+
+    def __init__(self, workers: int, config: ClientConfig, data: Tensors, broadcast: Tensors) -> None:
+        self.config, self.workers = config, workers
+        self._model_factory = MODELS.find(config.network.name)
+        if workers:
+            check_importable(config, self._model_factory)
+        available = devices()
         self.window = max(2 * workers, 1)
         self._data, self._broadcast = SharedTensors(data), SharedTensors(broadcast)
-        self._bench = (
-            ClientExecutor(task, self._data.tensors, self._broadcast.tensors, there[0]) if workers == 0 else None
+        self._executor = (
+            ClientExecutor(config, self._data.tensors, self._broadcast.tensors, available[0]) if workers == 0 else None
         )
-        self._workers = [self._start(device) for device in islice(cycle(there), workers)]
+        self._workers = [self._start(device) for device in islice(cycle(available), workers)]
 
     def broadcast(self, tensors: Tensors) -> None:
-        """Show new global tensors to all workers; only between runs of jobs."""
+        """Show a new server state to all workers; only allowed while no jobs run."""
         self._broadcast.write(tensors)
 
-    def run(self, jobs: Iterable[bytes], beside: Iterable[bytes] = ()) -> Iterator[bytes]:
-        """Do the jobs. The answers come in the jobs' order, however many workers there are.
+    def run(self, jobs: Iterable[bytes], overlap: Iterable[bytes] = ()) -> Iterator[bytes]:
+        """Yield the results of jobs, in the order of the jobs, whatever the number of workers.
 
-        What is to be done `beside` is for workers that would be idle while others do the last of the jobs. It is
-        answered after all of them; such answers are small, and no window holds for them.
+        Args:
+            jobs: taken one by one, at most `window` ahead of the results.
+            overlap: further jobs, for workers that would be idle while others execute the last of `jobs`. Their results
+                come after those of all jobs; they are small, and `window` does not limit them.
         """
-        if self._bench is not None:
-            yield from map(self._bench.do, chain(jobs, beside))
+        if self._executor is not None:
+            yield from map(self._executor.execute, chain(jobs, overlap))
             return
-        source, spare, more = iter(jobs), iter(beside), True
-        todo = deque[int]()  # jobs to be given out, some for the second time
-        held: dict[int, bytes] = {}  # jobs that were given out and not answered yet
+        source, spare, more = iter(jobs), iter(overlap), True
+        waiting = deque[int]()  # positions of jobs without a worker, some for the second time
+        unanswered: dict[int, bytes] = {}  # jobs by position
         tries: dict[int, int] = {}
-        done: dict[int, bytes] = {}
-        expected, given = 0, 0
+        results: dict[int, bytes] = {}
+        next_result, next_job = 0, 0
 
         def fetch() -> bytes | None:
             nonlocal more
-            if more and len(held) + len(done) >= self.window:
+            if more and len(unanswered) + len(results) >= self.window:
                 return None
             job = next(source, None) if more else None
             more = job is not None
             return next(spare, None) if job is None else job
 
         while True:
-            for worker in self._workers:  # before an answer is looked at, so that nobody waits for that
-                if worker.place < 0:
-                    if not todo and (job := fetch()) is not None:
-                        held[given] = job
-                        todo.append(given)
-                        given += 1
-                    if todo:
-                        self._give(worker, todo.popleft(), held)
-            if expected in done:
-                yield done.pop(expected)
-                expected += 1
+            for worker in self._workers:  # before a result is yielded, so that no worker waits for the caller
+                if worker.position < 0:
+                    if not waiting and (job := fetch()) is not None:
+                        unanswered[next_job] = job
+                        waiting.append(next_job)
+                        next_job += 1
+                    if waiting:
+                        position = waiting.popleft()
+                        self._send(worker, position, unanswered[position])
+            if next_result in results:
+                yield results.pop(next_result)
+                next_result += 1
                 continue
-            busy = {worker.pipe: worker for worker in self._workers if worker.place >= 0}
+            busy = {worker.pipe: worker for worker in self._workers if worker.position >= 0}
             if not busy:
                 return
             for pipe in multiprocessing.connection.wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
-                place, answer = worker.place, self._answer(worker)
-                if answer is None:
+                position, result = worker.position, self._receive(worker)
+                if result is None:
                     self._replace(worker)
-                    tries[place] = tries.get(place, 0) + 1
-                    if tries[place] < _TRIES:
-                        todo.append(place)
+                    tries[position] = tries.get(position, 0) + 1
+                    if tries[position] < _TRIES:
+                        waiting.append(position)
                         continue
-                    answer = serialize({}, {"error": f"its worker process died {_TRIES} times"})
-                done[place] = answer
-                del held[place]
+                    result = serialize({}, {"error": f"its worker process died {_TRIES} times"})
+                results[position] = result
+                del unanswered[position]
 
     def close(self) -> None:
-        """End the workers at once; what they had in hand is lost."""
+        """Kill the workers; jobs that they execute are lost."""
         for worker in self._workers:
             self._stop(worker)
         self._workers = []
@@ -124,29 +142,29 @@ class WorkerPool:
         self._broadcast.close()
 
     def _start(self, device: torch.device) -> _Worker:
-        here, there = multiprocessing.Pipe()
-        handles = (there.fileno(), self._data.descriptor, self._broadcast.descriptor)
+        ours, theirs = multiprocessing.Pipe()
+        descriptors = (theirs.fileno(), self._data.descriptor, self._broadcast.descriptor)
         process = subprocess.Popen(
-            [sys.executable, "-m", "rofl.simulation.worker", *map(str, handles)],
-            pass_fds=handles,
+            [sys.executable, "-m", "rofl.simulation.worker", *map(str, descriptors)],
+            pass_fds=descriptors,
             env=worker_env(),
-            start_new_session=True,  # Ctrl-C is for the parent alone
+            start_new_session=True,  # Ctrl-C reaches the parent only, which then ends its workers
         )
-        there.close()
-        worker = _Worker(process, here, device)
-        here.send((self.task, self._data.layout, self._broadcast.layout, device))
+        theirs.close()
+        worker = _Worker(process, ours, device)
+        ours.send((self.config, self._model_factory, self._data.layout, self._broadcast.layout, device))
         return worker
 
-    def _give(self, worker: _Worker, place: int, held: dict[int, bytes]) -> None:
-        worker.place = place
+    def _send(self, worker: _Worker, position: int, job: bytes) -> None:
+        worker.position = position
         try:
-            worker.pipe.send_bytes(held[place])
+            worker.pipe.send_bytes(job)
         except OSError:
-            return  # it died while idle; its pipe reads as closed, which `run` takes as an answer
+            return  # it died while idle; its pipe reads as closed, which `run` notices
 
-    def _answer(self, worker: _Worker) -> bytes | None:
-        """What the worker says; None where it is dead."""
-        worker.place = -1
+    def _receive(self, worker: _Worker) -> bytes | None:
+        """Return the worker's result, or None where it died."""
+        worker.position = -1
         try:
             return worker.pipe.recv_bytes()
         except (EOFError, OSError):
