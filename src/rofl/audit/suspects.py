@@ -26,7 +26,7 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
     """Judge labels by a model's probabilities and by how often labels are wrong.
 
     Each site of a federation calls this with its own samples and without a matrix: the noise is estimated from that
-    site's labels alone. The counts that sites send afterwards are summed for the coordinator's page; they judge no label.
+    site's labels alone. The counts that sites send afterwards are summed for the coordinator's page only.
 
     Args:
         labels: (n,) given labels.
