@@ -1,7 +1,7 @@
 """A site that misbehaves: `python -m tests.federation.bad_site HOW` and then the arguments of `rofl join`.
 
 HOW is what is wrong with its updates (see SPOILT), or `pause:ROUND:FILE`: it sleeps in that round until it is killed,
-unless FILE is there, which it makes first.
+unless FILE is there, which it makes first; or `empty`: it has no sample; or `old` or `newer`: its protocol is another.
 """
 
 import sys
@@ -13,6 +13,7 @@ import torch
 
 from rofl.cli import main
 from rofl.core.tensors import Tensors
+from rofl.federation import protocol
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_records import SiteInfo
@@ -57,6 +58,11 @@ def spoil(how: str) -> None:
     SiteClient.train = spoilt  # type: ignore[method-assign]
     if kind == "empty":
         PartitionedData.describe = lambda self, request, context: SiteInfo(0, self.name, 0)  # type: ignore
+    if kind == "newer":
+        protocol.PROTOCOL += 1
+    if kind == "old":  # 0.1 sends no version, and checks none
+        fields = SiteInfo.fields
+        SiteInfo.fields = lambda self: {k: v for k, v in fields(self).items() if k != "protocol"}  # type: ignore
 
 
 if __name__ == "__main__":

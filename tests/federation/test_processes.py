@@ -94,6 +94,30 @@ def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        ("old", "north uses protocol 1 and the coordinator protocol 2: update rofl at north."),
+        ("newer", "The coordinator uses protocol 2 and the site protocol 3: update rofl at the coordinator."),
+    ],
+)
+def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, version: str, sentence: str) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    where = ("--insecure", "--address", address, "--wait", "15", "--out", "run")
+    coordinator = people.rofl(
+        "serve", "serve", "--preset", "digits", *sets({**TINY, "clients": 1, "cohort": 1}), *where
+    )
+    site = people.rofl("north", "join", "--server", address, "--insecure", "--name", "north", bad=version)
+    assert coordinator.code() == 2
+    said = " ".join(coordinator.said().split())
+    prefix = "" if version == "old" else "A site cannot take part: "
+    assert f"Only 0 of 1 sites came within 15 s. {prefix}{sentence}" in said
+    assert "Traceback" not in said
+    if version == "newer":  # 0.1 does not check
+        assert sentence in " ".join(site.said().split())
+
+
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people: People, tmp_path: Path) -> None:
     """Two federations at once, besides: the second neither sees nor disturbs the first."""
     first, second = (f"127.0.0.1:{free_port()}" for _ in range(2))
