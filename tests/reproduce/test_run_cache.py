@@ -16,6 +16,7 @@ import pytest
 
 import rofl
 from rofl.config.schema import Experiment
+from rofl.errors import Interrupted
 from rofl.reproduce.cell_runner import CellProgress, run_cells
 from rofl.reproduce.plan import make_plan
 from rofl.reproduce.run_cache import RunCache
@@ -56,7 +57,7 @@ def workers_of(pid: int) -> set[int]:
 def test_cells_side_by_side_end_as_runs_do_and_are_kept(tmp_path: Path) -> None:
     """One of them was stopped before, and goes on; one is named twice."""
     cache, stopped = RunCache(tmp_path), FEW[0]
-    with pytest.raises(rofl.errors.Interrupted):
+    with pytest.raises(Interrupted):
         rofl.run(stopped, cache.find(stopped).path, workers=0, listener=interrupt)
     first = cache.find(stopped).read_history()
     assert not cache.find(stopped).is_finished()

@@ -35,8 +35,8 @@ class Fake:
     def finish(self, summary) -> None:
         self.told.append("done")
 
-    def stop(self, how) -> None:
-        self.told.append(how)
+    def stop(self, reason) -> None:
+        self.told.append(reason)
 
 
 @pytest.fixture

@@ -50,6 +50,12 @@ def experiment_from_run_config(run_config: Mapping[str, bool | float | int | str
     """Return the experiment of a run config.
 
     Its `preset` is the name of a preset; its `settings` are those of `rofl run --set`, with spaces between them.
+
+    Args:
+        run_config: Flower's run config: `[tool.flwr.app.config]` of the app, changed by `flwr run --run-config`.
+
+    Raises:
+        UserError: If there is no such preset, or a setting is unknown or does not fit.
     """
     changes = dict(parse_override(text) for text in str(run_config.get("settings", "")).split())
     settings = presets.find_preset(str(run_config.get("preset", "digits"))).for_method(changes.get("method.name"))

@@ -36,7 +36,16 @@ class FlowerEngine:
         return self.driver.state_rounds
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Yield the results of rounds `first` to `last`, starting from a server state."""
+        """Yield the results of rounds `first` to `last`, as they are finished.
+
+        Args:
+            server_state: The server state before round `first`.
+            first: The first round, counted from 1.
+            last: The last round.
+
+        Raises:
+            UserError: If no site of a round connects in time, or the SuperLink does not answer.
+        """
         for index in range(first, last + 1):
             plan = self.driver.begin(server_state, index)
             result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes, index)))

@@ -145,7 +145,11 @@ class Gateway:
             connection.transport.abort()  # of peers that do not close their side
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; this is the ASGI application."""
+        """Answer a request; this is the ASGI application.
+
+        A path is compared byte by byte with those that are allowed, and a query is never allowed; anything else is
+        404 and does not reach the SuperLink.
+        """
         method, path, query = scope["method"], scope["raw_path"], scope["query_string"]
         response = Response(status_code=404)
         if (method, path, query) == ("GET", _INSTANCE_PATH, b""):
@@ -155,7 +159,11 @@ class Gateway:
         await response(scope, receive, send)
 
     async def _forward(self, request: Request, path: bytes) -> Response:
-        """Return the SuperLink's response; a poll that brings nothing yet is held."""
+        """Return the SuperLink's response; a poll that brings nothing yet is held.
+
+        The status is 413 for a body that is too large, and 503 where the SuperLink does not answer, on which a
+        SuperNode tries again.
+        """
         try:
             body = await self._body(request)
             if body is None:
@@ -205,7 +213,10 @@ class Gateway:
         return response
 
     async def _body(self, request: Request) -> bytes | None:
-        """Return the whole body of a request, or None if it is too large."""
+        """Return the whole body of a request, or None if it is too large.
+
+        The header `content-length` may be missing or wrong, so that the bytes are counted as they arrive, too.
+        """
         if int(request.headers.get("content-length", 0)) > self._max_bytes:
             return None
         parts, size = [], 0

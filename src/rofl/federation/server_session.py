@@ -1,4 +1,8 @@
-"""The processes of a coordinator: a SuperLink on this machine, the gateway that sites reach, and a Flower run."""
+"""The processes of a coordinator: a SuperLink on this machine, the gateway that sites reach, and a Flower run.
+
+The SuperLink is a child process that listens on loopback; the gateway is a thread of this process; and the Flower run
+is acquired by this process, so that no code is shipped and no further process is started.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -25,6 +29,9 @@ def open_server(home: Path, config: ServerConfig, on_message: Callable[[str], No
         home: A folder for logs and Flower's own files.
         config: Where and how sites connect.
         on_message: Called with sentences for people.
+
+    Raises:
+        UserError: If the credentials cannot be read, the address is refused, or the SuperLink does not start.
     """
     credentials = ServerCredentials.read(Path(config.credentials)) if config.credentials else None
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,8 @@
-"""A site's connection to the coordinator: keeps a SuperNode running, and does its tasks in this process."""
+"""A site's connection to the coordinator: keeps a SuperNode running, and does its tasks in this process.
+
+The SuperNode is Flower's program that talks to the coordinator. It is restarted when it ends, when the coordinator
+was restarted, and when Flower loses a message; the client states are in a file, so that nothing is lost by it.
+"""
 
 import shutil
 import ssl
@@ -104,7 +108,11 @@ class SiteNode:
             tasks.close()
 
     def _handle(self, message: Message, context: Context) -> Message:
-        """Call the ClientApp, with client states that outlive the SuperNode."""
+        """Call the ClientApp, with client states that outlive the SuperNode.
+
+        The node's id is written to a file as well, for `_deactivate_old_node` of the next start. An exception is
+        reported here and raised again: `do_client_task` makes an error reply of it.
+        """
         state_file = StateFile(self.home / "memory.safetensors")
         state_file.load_into(context.state)
         atomic.atomic_write(self.home / "node", str(context.node_id))
@@ -146,7 +154,11 @@ class SiteNode:
         return instance
 
     def _instance(self) -> str | None:
-        """Return the random name of the coordinator's start, or None if it does not answer."""
+        """Return the random name of the coordinator's start, or None if it does not answer.
+
+        Raises:
+            UserError: If the certificate of whoever answers was not signed by this federation's authority.
+        """
         try:
             return str(self._http.get("/v1/rofl").raise_for_status().json()["instance"])
         except (httpx.HTTPError, ValueError, KeyError) as error:

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from rofl.reproduce.cell_runner import CellProgress, OnProgress, run_cells
 from rofl.reproduce.client_divergence import write_divergence
-from rofl.reproduce.plan import Plan
+from rofl.reproduce.plan import Plan, make_plan
 from rofl.reproduce.results import TableResult, collect_results
 from rofl.reproduce.run_cache import RunCache
 from rofl.simulation.worker_pool import cores, default_workers
 
 
 def reproduce(
-    plan: Plan, *, jobs: int | None = None, data_dir: Path | None = None, on_progress: OnProgress | None = None
+    plan: Plan | str, *, jobs: int | None = None, data_dir: Path | None = None, on_progress: OnProgress | None = None
 ) -> list[TableResult]:
     """Run the cells of a plan that are not finished, and return the results of all its tables.
 
@@ -20,7 +20,7 @@ def reproduce(
     nothing else runs beside them. A cell that cannot run does not stop the others; its result says why.
 
     Args:
-        plan: What to run, from `make_plan`.
+        plan: What to run, from `make_plan`; a table's name stands for `make_plan(name)`, at scale "tiny".
         jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
         data_dir: Where the data sets lie; $ROFL_DATA where absent.
         on_progress: Called about twice a second while cells run.
@@ -32,6 +32,7 @@ def reproduce(
         UserError: Another process reproduces into the same folder.
         KeyboardInterrupt: On Ctrl-C; finished cells are kept, and the same call continues.
     """
+    plan = make_plan(plan) if isinstance(plan, str) else plan
     cache = RunCache(plan.cells_dir)
     jobs = jobs or (1 if plan.scale == "paper" else cores())
     total = sum(experiment.rounds for experiment in plan.experiments())

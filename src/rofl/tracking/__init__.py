@@ -1,4 +1,4 @@
-"""Runs as TensorBoard and MLflow show them.
+"""Trackers: runs as TensorBoard and MLflow show them. Nothing that names or shows a sample or a client is logged.
 
 May import: core, data, models, methods, audit, config, simulation, training.
 """

@@ -1,4 +1,4 @@
-"""Rounds from a run to its trackers; whatever happens to these, the run goes on."""
+"""Passes the rounds of a run to trackers; whatever happens to a tracker, the run goes on."""
 
 import importlib
 import warnings
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rofl.config.schema import Experiment
 from rofl.errors import Interrupted, UserError, unknown
-from rofl.tracking.tracker import Stop, TrackedRun, Tracker, short_text
+from rofl.tracking.tracker import StopReason, TrackedRun, Tracker, short_text
 from rofl.training.loop import Listener
 from rofl.training.records import RoundRecord
 from rofl.training.run_dir import RunDir
 
-# Where each stands; imported when asked for, since its package is an extra and takes seconds.
+# Name -> module and class; imported when asked for, since each needs an extra package that takes seconds to import.
 TRACKERS = {
     "tensorboard": ("rofl.tracking.tensorboard_tracker", "TensorBoardTracker"),
     "mlflow": ("rofl.tracking.mlflow_tracker", "MlflowTracker"),
@@ -23,22 +23,34 @@ Warn = Callable[[str], None]
 
 
 def check_trackers(names: Iterable[str]) -> list[str]:
-    """Whether these trackers can be used, before anything else is done; returns where their runs go."""
-    return [kind.reach() for kind in _find(names).values()]
+    """Check that trackers can be used, and return for each a sentence that says where its runs go.
+
+    Raises:
+        UserError: A name is unknown, a package is not installed, or a store does not answer.
+    """
+    return [kind.check() for kind in _import_trackers(names).values()]
 
 
 @contextmanager
 def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn) -> Iterator[Listener]:
-    """A listener for `rofl.run` or `rofl.resume` into this folder; the trackers end with the block.
+    """Yield a listener for `rofl.run` or `rofl.resume`, which logs the run; the trackers are closed with the block.
 
-    A tracker is given what it has not yet: all rounds when a run was started without it, none twice after a resume.
-    One that fails is left alone until the run is done, and `warn` is told.
+    A tracker gets what it does not have yet: all rounds where the run was started without it, none twice after a
+    resume. A tracker that fails is left alone until the run is done, then tried once more.
+
+    Args:
+        names: Keys of `TRACKERS`.
+        folder: The run folder, the same as that of the run.
+        warn: Called with a sentence when a tracker fails, once per tracker.
+
+    Raises:
+        UserError: A name is unknown, or a package is not installed.
     """
-    followers = [_Follower(name, kind, RunDir(Path(folder)), warn) for name, kind in _find(names).items()]
+    followers = [_Follower(name, kind, RunDir(Path(folder)), warn) for name, kind in _import_trackers(names).items()]
 
     def listener(experiment: Experiment, record: RoundRecord) -> None:
         for follower in followers:
-            follower.take(record)
+            follower.add_round(record)
 
     try:
         yield listener
@@ -51,68 +63,69 @@ def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn)
 
 
 class _Follower:
-    """One tracker, and what it has of the run."""
+    """One tracker of one run, how much it has of the run, and whether it failed."""
 
-    def __init__(self, name: str, kind: type[Tracker], folder: RunDir, warn: Warn) -> None:
-        self._name, self._folder, self._warn = name, folder, warn
-        self._tracker = kind(folder.path)
-        self._held: TrackedRun | None = None  # until it has begun
-        self._lost = self._warned = False
+    def __init__(self, name: str, kind: type[Tracker], run_dir: RunDir, warn: Warn) -> None:
+        self._name, self._run_dir, self._warn = name, run_dir, warn
+        self._tracker = kind(run_dir.path)
+        self._tracked: TrackedRun | None = None  # None until `begin` was called
+        self._failed = self._warned = False
 
-    def take(self, record: RoundRecord) -> None:
-        """A round that has just been written to metrics.jsonl."""
-        if not self._lost:
-            self._try(self._catch_up if self._held is None else partial(self._hand_over, record))
+    def add_round(self, record: RoundRecord) -> None:
+        """Log a round that has just been written to metrics.jsonl, unless the tracker failed before."""
+        if not self._failed:
+            self._try(self._catch_up if self._tracked is None else partial(self._log_round, record))
 
-    def stop(self, how: Stop) -> None:
-        """The run was stopped; where it never came to a round, there is nothing to say."""
-        if self._held is not None and not self._lost:
-            self._try(partial(self._tracker.stop, how))
+    def stop(self, reason: StopReason) -> None:
+        """Log that the run was stopped; a run without a single round leaves nothing in the tracker."""
+        if self._tracked is not None and not self._failed:
+            self._try(partial(self._tracker.stop, reason))
 
     def finish(self) -> None:
-        """The run is done. A tracker that was lost may be back, so it is tried once more."""
-        if self._folder.is_finished():
+        """Log the end of the run. A tracker that failed before is tried once more: its server may be back."""
+        if self._run_dir.is_finished():
             self._try(self._finish)
 
     def _finish(self) -> None:
-        held = self._catch_up() if self._held is None or self._lost else self._held
-        if not held.finished:
-            self._tracker.finish(self._folder.read_summary())
+        tracked = self._catch_up() if self._tracked is None or self._failed else self._tracked
+        if not tracked.finished:
+            self._tracker.finish(self._run_dir.read_summary())
 
     def _catch_up(self) -> TrackedRun:
-        """Begin, and hand over all rounds that it has not; a round that was repeated is the same to the bit."""
-        self._held = self._tracker.begin(self._folder.read_experiment())
-        for record in self._folder.read_history():
-            self._hand_over(record)
-        return self._held
+        """Begin, and log all rounds that the tracker does not have; repeated rounds are equal to the bit."""
+        self._tracked = self._tracker.begin(self._run_dir.read_experiment())
+        for record in self._run_dir.read_history():
+            self._log_round(record)
+        return self._tracked
 
-    def _hand_over(self, record: RoundRecord) -> None:
-        assert self._held is not None
-        if record.round > self._held.round:
+    def _log_round(self, record: RoundRecord) -> None:
+        assert self._tracked is not None
+        if record.round > self._tracked.round:
             self._tracker.add_round(record)
-            self._held = TrackedRun(record.round)
+            self._tracked = TrackedRun(record.round)
 
     def _try(self, action: Callable[[], object]) -> None:
+        """Call a tracker; an error becomes a warning, and only the first one does."""
         try:
             action()
         except Exception as error:
-            self._lost = True
+            self._failed = True
             if not self._warned:
-                later = f"rofl resume {self._folder.path} --log {self._name}"
+                later = f"rofl resume {self._run_dir.path} --log {self._name}"
                 self._warn(f"{self._name} is left alone until the end ({short_text(error)}); if it fails then: {later}")
             self._warned = True
 
 
-def _find(names: Iterable[str]) -> dict[str, type[Tracker]]:
-    found: dict[str, type[Tracker]] = {}
+def _import_trackers(names: Iterable[str]) -> dict[str, type[Tracker]]:
+    kinds: dict[str, type[Tracker]] = {}
     for name in names:
         if name not in TRACKERS:
             raise unknown("tracker", name, TRACKERS)
         module, kind = TRACKERS[name]
         try:
-            found[name] = getattr(importlib.import_module(module), kind)
+            kinds[name] = getattr(importlib.import_module(module), kind)
         except ImportError as error:
             raise UserError(
                 f"{name} needs a package that is not here ({error}).", f"pip install '.[{name}]'"
             ) from error
-    return found
+    return kinds

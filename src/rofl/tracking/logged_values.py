@@ -1,4 +1,4 @@
-"""What trackers are told: numbers and settings of a run as a whole, nothing that names or shows a sample."""
+"""The values that trackers log: numbers and settings of a run as a whole, nothing that names or shows a sample."""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from rofl.config.schema import Experiment
 from rofl.training.records import RoundRecord, RunSummary
 
-ALWAYS = "seconds/round"  # every round has it, so it tells which rounds a tracker holds
-_IDENTITY = ("name", "method", "dataset", "noise", "rounds", "seed", "versions", "digest")
-_SINGLE = (
+EVERY_ROUND = "seconds/round"  # a value that every round has: its steps are the rounds that a tracker has
+_FACTS = ("name", "method", "dataset", "noise", "rounds", "seed", "versions", "digest")
+_NUMBERS = (
     "test_accuracy",
     "best_accuracy",
     "final_accuracy",
@@ -19,46 +19,46 @@ _SINGLE = (
     "centroid_share",
     "dropped",
 )
-_GROUPS = ("detection", "audit", "estimated")  # of these only the numbers: `estimated` has a list of clients too
+_GROUPS = ("detection", "audit", "estimated")  # of these only the numbers: `estimated` names clients too
 
 
-def of_round(record: RoundRecord) -> dict[str, float]:
-    """Return a round as flat figures."""
-    figures: dict[str, float] = {
-        ALWAYS: record.seconds,
+def round_values(record: RoundRecord) -> dict[str, float]:
+    """Return the values of a round, by names such as "traffic/up"; accuracy only where it was measured."""
+    values: dict[str, float] = {
+        EVERY_ROUND: record.seconds,
         "traffic/up": record.traffic.up,
         "traffic/down": record.traffic.down,
         "clients/dropped": len(record.dropped),
     }
-    figures |= {f"training/{name}": value for name, value in record.metrics.items()}
-    return figures if record.accuracy is None else {"accuracy/test": record.accuracy, **figures}
+    values |= {f"training/{name}": value for name, value in record.metrics.items()}
+    return values if record.accuracy is None else {"accuracy/test": record.accuracy, **values}
 
 
-def of_summary(summary: RunSummary) -> dict[str, float]:
-    """Return the outcome as flat figures; what is not known is absent."""
+def summary_values(summary: RunSummary) -> dict[str, float]:
+    """Return the values of a summary, by names such as "summary/test_accuracy"; what is not known is left out."""
     content = summary.model_dump()
-    figures = {f"summary/{name}": value for name, value in _numbers(content).items() if name in _SINGLE}
-    figures |= {
+    values = {f"summary/{name}": value for name, value in _numbers(content).items() if name in _NUMBERS}
+    values |= {
         f"summary/{group}_{name}": value for group in _GROUPS for name, value in _numbers(content.get(group)).items()
     }
     achieved = summary.noise.achieved
-    return figures if achieved is None else {**figures, "summary/noise_ratio": achieved}
+    return values if achieved is None else {**values, "summary/noise_ratio": achieved}
 
 
-def for_others(summary: RunSummary) -> dict[str, object]:
+def public_summary(summary: RunSummary) -> dict[str, object]:
     """Return the summary without what may name a sample or a client.
 
-    It is a list of what may pass, so that a new field stays at home until somebody thinks about it.
+    Fields are listed that may be published, so that a new field is kept private until somebody adds it.
     """
     content = summary.model_dump()
-    shared = {name: content[name] for name in (*_IDENTITY, *_SINGLE) if name in content}
+    shared = {name: content[name] for name in (*_FACTS, *_NUMBERS) if name in content}
     return shared | {group: _numbers(content[group]) for group in _GROUPS if content.get(group)}
 
 
-def settings(experiment: Experiment) -> dict[str, bool | float | str]:
-    """Dotted keys as `--set` takes them.
+def setting_values(experiment: Experiment) -> dict[str, bool | float | str]:
+    """Return all settings with dotted keys, as `--set` takes them; lists become text.
 
-    >>> settings(Experiment())["noise.ratio"]
+    >>> setting_values(Experiment())["noise.ratio"]
     0.4
     """
     flat: dict[str, bool | float | str] = {}
@@ -68,14 +68,15 @@ def settings(experiment: Experiment) -> dict[str, bool | float | str]:
     return flat
 
 
-def title(experiment: Experiment) -> str:
-    """The name of a run among others.
+def run_title(experiment: Experiment) -> str:
+    """Return the name of a run in a tracker.
 
-    >>> title(Experiment())
+    >>> run_title(Experiment())
     'custom-rofl-0'
     """
     return f"{experiment.name}-{experiment.method_name}-{experiment.seed}"
 
 
 def _numbers(group: Mapping[str, object] | None) -> dict[str, float]:
+    """Return the entries that are numbers."""
     return {name: value for name, value in (group or {}).items() if isinstance(value, int | float)}

@@ -1,4 +1,4 @@
-"""MLflow: one of its runs for each of ours, in the store that MLflow is set to."""
+"""Logs a run to MLflow: one MLflow run for each run, in the store that MLflow is set to."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # asked once, at the import: before it
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the import, which is when MLflow reads it
 
 import mlflow
 from mlflow import MlflowClient
@@ -19,10 +19,10 @@ from rofl.config.schema import Experiment
 from rofl.data import atomic
 from rofl.errors import UserError
 from rofl.tracking import logged_values
-from rofl.tracking.tracker import Stop, TrackedRun, short_text
+from rofl.tracking.tracker import StopReason, TrackedRun, short_text
 from rofl.training.records import RoundRecord, RunSummary
 
-_OWN_PROCESS = {  # where the process is rofl's: a server that is gone must not hold up training for minutes
+_COMMAND_LINE_ENV = {  # for rofl's own process: a server that is gone must not hold up training for minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # stdout is for results
@@ -30,61 +30,71 @@ _OWN_PROCESS = {  # where the process is rofl's: a server that is gone must not 
 
 
 class MlflowTracker:
-    """Keeps the run's id in mlflow.json of the run folder, so that a resumed run goes on in the same one."""
+    """Logs to an MLflow run, whose id is kept in mlflow.json of the run folder: a resumed run continues it.
+
+    Args:
+        folder: The run folder.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._note = folder / "mlflow.json"
-        self._id = ""
-        self._step = 0  # the newest round, at which the outcome is shown
+        self._id_file = folder / "mlflow.json"
+        self._run_id = ""
+        self._step = 0  # the newest round; the summary is logged at it
 
     @staticmethod
-    def reach() -> str:
-        """Ask the store for the experiment, which makes it where it is new. Only for a process that is rofl's own."""
-        for name, value in _OWN_PROCESS.items():
+    def check() -> str:
+        """Find or create MLflow's experiment, and return where it is.
+
+        It sets environment variables of MLflow, and is therefore for the command line only.
+
+        Raises:
+            UserError: The store does not answer, or refuses.
+        """
+        for name, value in _COMMAND_LINE_ENV.items():
             os.environ.setdefault(name, value)
         try:
             _experiment_id(MlflowClient())
-        except Exception as error:  # of many kinds: the address, the network, the database, the rights
+        except Exception as error:  # of many types: the address, the network, the database, the rights
             hint = "another MLFLOW_TRACKING_URI, or pip install '.[mlflow]'"
             raise UserError(f"MLflow cannot be used ({short_text(error)}).", hint) from error
         return f"MLflow's runs go into the experiment {_experiment_name()} at {short_text(mlflow.get_tracking_uri())}"
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Go on in the MLflow run that the folder names, or start one."""
-        note = json.loads(self._note.read_text()) if self._note.is_file() else {}
-        # MLflow's default store lies in the current folder: a run that is resumed from another one still finds its own
-        self._client = MlflowClient(None if mlflow.is_tracking_uri_set() else note.get("store"))
-        known = self._find(note.get("run_id", ""))
-        if known is None:
-            self._start(experiment)
+        """Continue the MLflow run of the run folder, or create one; return what it holds."""
+        known = json.loads(self._id_file.read_text()) if self._id_file.is_file() else {}
+        # MLflow's default store is in the current folder; a run that is resumed from another folder keeps its store
+        self._client = MlflowClient(None if mlflow.is_tracking_uri_set() else known.get("store"))
+        status = self._run_status(known.get("run_id", ""))
+        if status is None:
+            self._create(experiment)
             return TrackedRun()
-        self._id = note["run_id"]
-        history = self._client.get_metric_history(self._id, logged_values.ALWAYS)
+        self._run_id = known["run_id"]
+        history = self._client.get_metric_history(self._run_id, logged_values.EVERY_ROUND)
         self._step = max((metric.step for metric in history), default=0)
-        if known == "FINISHED":
+        if status == "FINISHED":
             return TrackedRun(self._step, True)
-        self._client.update_run(self._id, status="RUNNING")
+        self._client.update_run(self._run_id, status="RUNNING")
         return TrackedRun(self._step)
 
     def add_round(self, record: RoundRecord) -> None:
-        """The figures of a round."""
+        """Log the metrics of a round."""
         self._step = record.round
-        self._log(logged_values.of_round(record))
+        self._log(logged_values.round_values(record))
 
     def finish(self, summary: RunSummary) -> None:
-        """The figures of the outcome, and two files; the page is none of them, since it holds pictures."""
-        self._log(logged_values.of_summary(summary))
-        self._client.set_terminated(self._id, "FINISHED")  # before the files: their store may be out of reach
-        self._client.log_artifact(self._id, str(self._folder / "config.toml"))
-        self._client.log_dict(self._id, logged_values.for_others(summary), "summary.json")
+        """Log the metrics of the summary and two files; not the page, which holds pictures of samples."""
+        self._log(logged_values.summary_values(summary))
+        self._client.set_terminated(self._run_id, "FINISHED")  # before the files, whose store may not answer
+        self._client.log_artifact(self._run_id, str(self._folder / "config.toml"))
+        self._client.log_dict(self._run_id, logged_values.public_summary(summary), "summary.json")
 
-    def stop(self, how: Stop) -> None:
-        """Say how it ended."""
-        self._client.set_terminated(self._id, how)
+    def stop(self, reason: StopReason) -> None:
+        """Set the status of the MLflow run."""
+        self._client.set_terminated(self._run_id, reason)
 
-    def _find(self, run_id: str) -> str | None:
-        """The status of a run that is still there."""
+    def _run_status(self, run_id: str) -> str | None:
+        """Return the status of an MLflow run, or None where there is no such run, or it was deleted."""
         if not run_id:
             return None
         try:
@@ -95,21 +105,23 @@ class MlflowTracker:
             return None
         return None if info.lifecycle_stage == "deleted" else str(info.status)
 
-    def _start(self, experiment: Experiment) -> None:
+    def _create(self, experiment: Experiment) -> None:
+        """Create an MLflow run with the settings as parameters, and keep its id in the run folder."""
         tags = {"rofl.folder": str(self._folder.absolute())}
-        name = logged_values.title(experiment)
-        self._id = self._client.create_run(_experiment_id(self._client), tags=tags, run_name=name).info.run_id
-        note = {"run_id": self._id}
+        name = logged_values.run_title(experiment)
+        self._run_id = self._client.create_run(_experiment_id(self._client), tags=tags, run_name=name).info.run_id
+        known = {"run_id": self._run_id}
         if not mlflow.is_tracking_uri_set():  # an address that was set may hold a password
-            note["store"] = self._client.tracking_uri
-        atomic.atomic_write(self._note, json.dumps(note) + "\n")
-        params = [Param(key, str(value)) for key, value in logged_values.settings(experiment).items()]
-        self._client.log_batch(self._id, params=params)
+            known["store"] = self._client.tracking_uri
+        atomic.atomic_write(self._id_file, json.dumps(known) + "\n")
+        params = [Param(key, str(value)) for key, value in logged_values.setting_values(experiment).items()]
+        self._client.log_batch(self._run_id, params=params)
 
     def _log(self, values: Mapping[str, float]) -> None:
+        """Log values as metrics, with the newest round as step."""
         now = int(time.time() * 1000)
-        metrics = [Metric(_allowed(name), value, now, self._step) for name, value in values.items()]
-        self._client.log_batch(self._id, metrics=metrics)
+        metrics = [Metric(_metric_name(name), value, now, self._step) for name, value in values.items()]
+        self._client.log_batch(self._run_id, metrics=metrics)
 
 
 def _experiment_name() -> str:
@@ -117,10 +129,11 @@ def _experiment_name() -> str:
 
 
 def _experiment_id(client: MlflowClient) -> str:
-    found = client.get_experiment_by_name(_experiment_name())
-    return str(client.create_experiment(_experiment_name()) if found is None else found.experiment_id)
+    """Return the id of MLflow's experiment, which is created where it is new."""
+    existing = client.get_experiment_by_name(_experiment_name())
+    return str(client.create_experiment(_experiment_name()) if existing is None else existing.experiment_id)
 
 
-def _allowed(name: str) -> str:
-    """A metric's name as MLflow takes it; those of a user's own method may be any."""
+def _metric_name(name: str) -> str:
+    """Return a metric's name as MLflow takes it; a user's method may give its metrics any name."""
     return re.sub(r"[^\w\-. :/]", "_", name)

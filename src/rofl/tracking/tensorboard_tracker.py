@@ -1,11 +1,10 @@
-"""TensorBoard: event files in the run folder."""
+"""Logs a run to TensorBoard: event files in the run folder."""
 
 import os
 import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
 from tensorboard.compat.proto.event_pb2 import Event
@@ -15,65 +14,70 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rofl.config.schema import Experiment
 from rofl.tracking import logged_values
-from rofl.tracking.tracker import Stop, TrackedRun
+from rofl.tracking.tracker import StopReason, TrackedRun
 from rofl.training.records import RoundRecord, RunSummary
 
 
 class TensorBoardTracker:
-    """Writes one event file per start of the run; TensorBoard reads them as one.
+    """Writes event files to `<run folder>/tensorboard`, one per start of the run; TensorBoard reads them as one run.
 
-    Each round is on disk before the next begins, and an error comes back to the caller: torch's SummaryWriter writes in
-    a thread of its own, where a full disk ends in a traceback on the terminal.
+    A round is on disk when `add_round` returns, and errors are raised by it. Records are therefore written here by
+    TensorBoard's `RecordWriter`, not by torch's `SummaryWriter`: that writes in a thread, which on a full disk prints
+    a traceback to the terminal; see docs/decisions/0011-one-redesign.md.
+
+    Args:
+        folder: The run folder.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "tensorboard"
-        self._step = 0  # the newest round, at which the outcome is shown
+        self._step = 0  # the newest round; the summary is logged at it
 
     @staticmethod
-    def reach() -> str:
-        """Files need nothing beforehand."""
+    def check() -> str:
+        """Return where files go; there is nothing to check beforehand."""
         return "TensorBoard's files go into tensorboard/ of the run folder"
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Choose a new file; the first one holds the settings."""
-        held = self._held()
+        """Choose a new event file, and return what the existing ones hold; the first file gets the settings."""
+        tracked = self._read()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-        if held == TrackedRun():
-            self._write(summary=hparams_pb(logged_values.settings(experiment)))
-        self._step = held.round
-        return held
+        if tracked == TrackedRun():
+            self._write(Event(summary=hparams_pb(logged_values.setting_values(experiment))))
+        self._step = tracked.round
+        return tracked
 
     def add_round(self, record: RoundRecord) -> None:
-        """The figures of a round."""
+        """Write the scalars of a round."""
         self._step = record.round
-        self._write_figures(logged_values.of_round(record))
+        self._write_scalars(logged_values.round_values(record))
 
     def finish(self, summary: RunSummary) -> None:
-        """The figures of the outcome."""
-        self._write_figures(logged_values.of_summary(summary))
+        """Write the scalars of the summary, at the last round's step."""
+        self._write_scalars(logged_values.summary_values(summary))
 
-    def stop(self, how: Stop) -> None:
-        """Event files tell nothing of it."""
+    def stop(self, reason: StopReason) -> None:
+        """Do nothing: event files have no status."""
 
-    def _held(self) -> TrackedRun:
+    def _read(self) -> TrackedRun:
+        """Return the newest round in the event files, and whether they hold a summary."""
         if not self._folder.is_dir():
             return TrackedRun()
         events = EventAccumulator(str(self._folder), size_guidance={SCALARS: 0}).Reload()  # 0: all, not a sample
         tags = events.Tags()[SCALARS]
-        newest = (
-            max(event.step for event in events.Scalars(logged_values.ALWAYS)) if logged_values.ALWAYS in tags else 0
-        )
-        return TrackedRun(newest, "summary/test_accuracy" in tags)
+        rounds = events.Scalars(logged_values.EVERY_ROUND) if logged_values.EVERY_ROUND in tags else []
+        return TrackedRun(max((event.step for event in rounds), default=0), "summary/test_accuracy" in tags)
 
-    def _write_figures(self, values: Mapping[str, float]) -> None:
-        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
-        self._write(summary=summary, step=self._step)
+    def _write_scalars(self, values: Mapping[str, float]) -> None:
+        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(Event(summary=Summary(value=scalars), step=self._step))
 
-    def _write(self, **content: Any) -> None:
-        events = [] if self._file.exists() else [Event(wall_time=time.time(), file_version="brain.Event:2")]
-        events.append(Event(wall_time=time.time(), **content))
+    def _write(self, event: Event) -> None:
+        """Append an event to the file of this start; a new file begins with the version of its format."""
+        event.wall_time = time.time()
+        version = Event(wall_time=event.wall_time, file_version="brain.Event:2")
+        events = [event] if self._file.exists() else [version, event]
         with open(self._file, "ab") as file:
-            for event in events:
-                RecordWriter(file).write(event.SerializeToString())
+            for each in events:
+                RecordWriter(file).write(each.SerializeToString())

@@ -1,4 +1,4 @@
-"""What a tracker is."""
+"""The interface of a tracker, which logs a run to another program."""
 
 import re
 import textwrap
@@ -9,48 +9,63 @@ from typing import Literal, Protocol
 from rofl.config.schema import Experiment
 from rofl.training.records import RoundRecord, RunSummary
 
-Stop = Literal["KILLED", "FAILED"]  # by the user, or by an error; MLflow's words
+StopReason = Literal["KILLED", "FAILED"]  # by the user, or by an error; MLflow's words
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker has of a run already."""
+    """How much of a run a tracker has already.
 
-    round: int = 0  # the newest
-    finished: bool = False  # and the outcome
+    Attributes:
+        round: The newest round that it has; 0 for none.
+        finished: Whether it has the summary too.
+    """
+
+    round: int = 0
+    finished: bool = False
 
 
 class Tracker(Protocol):
-    """Shows a run elsewhere. Any method may raise; `follow` then goes on without it."""
+    """Logs one run to another program.
+
+    Any method may raise; `rofl.tracking.follow` then warns, and training goes on without the tracker.
+
+    Args:
+        folder: The run folder.
+    """
 
     def __init__(self, folder: Path) -> None: ...
 
     @staticmethod
-    def reach() -> str:
-        """Try what it needs beforehand, and say where runs go."""
+    def check() -> str:
+        """Check that the tracker can be used, before any training, and return a sentence that says where runs go.
+
+        Raises:
+            UserError: It cannot be used.
+        """
         ...
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Open it; the run folder is there."""
+        """Start logging a run, or continue; the run folder exists. Return how much of it the tracker has."""
         ...
 
     def add_round(self, record: RoundRecord) -> None:
-        """Take a line of metrics.jsonl."""
+        """Log a round. It is stored when this returns."""
         ...
 
     def finish(self, summary: RunSummary) -> None:
-        """Take the outcome; the run is done."""
+        """Log the summary of the finished run."""
         ...
 
-    def stop(self, how: Stop) -> None:
-        """The run was stopped, and may be resumed."""
+    def stop(self, reason: StopReason) -> None:
+        """Log that the run was stopped; it may be resumed later."""
         ...
 
 
 def short_text(error: object) -> str:
-    """A line for people, without the password that an address may hold.
+    """Return an error as one line for people, without the password that an address may hold.
 
-    >>> in_short("no answer from https://me:secret@example.org/mlflow")
+    >>> short_text("no answer from https://me:secret@example.org/mlflow")
     'no answer from https://example.org/mlflow'
     """
     return textwrap.shorten(re.sub(r"//[^/@\s]*@", "//", str(error)), 240, placeholder=" ...")

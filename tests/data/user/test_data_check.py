@@ -73,7 +73,7 @@ def test_arrays_and_tables_too(tmp_path):
 
 
 def test_clients_that_are_not_named(tmp_path):
-    found = check_user_data(UserSource(str(write_folder(tmp_path / "photos", with_clients=False))))
+    found = check_user_data(write_folder(tmp_path / "photos", with_clients=False))
     assert (found.clients, found.classes_of_one_client) == ({}, [])
 
 

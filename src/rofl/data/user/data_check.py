@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
@@ -55,17 +56,17 @@ class DataCheck:
     becomes: dict[str, int] | None = None
 
 
-def check_user_data(source: UserSource, progress: Progress | None = None) -> DataCheck:
+def check_user_data(source: UserSource | Path | str, progress: Progress | None = None) -> DataCheck:
     """Return findings about user data.
 
     Args:
-        source: where the data is, and how it is read.
+        source: where the data is, and how it is read; a path stands for `UserSource(path)`.
         progress: called after each decoded image.
 
     Raises:
         UserError: the data cannot be used.
     """
-    scanned = scan(source, progress)
+    scanned = scan(source if isinstance(source, UserSource) else UserSource(str(source)), progress)
     train = [scanned.samples[row] for row in scanned.train]
     test = [scanned.samples[row] for row in scanned.test]
     clients = Counter(sample.client for sample in train if sample.client is not None)
