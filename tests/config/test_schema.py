@@ -1,5 +1,6 @@
 """Settings: from presets, files and the command line; and what happens to wrong ones."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import rofl
 from rofl.config.overrides import apply_overrides, parse_override, read_toml
 from rofl.config.presets import PRESETS, find_preset, preset
 from rofl.config.schema import Experiment, all_keys, parse_experiment
+from rofl.core.renamed import KEYS, VALUES
 from rofl.data import DATASETS
 from rofl.errors import UserError
 from rofl.methods import METHODS, FedAvg, Rofl
@@ -398,3 +400,27 @@ def test_every_presets_data_and_network_go_through_a_round(
     assert done.summary.dropped == 0
     assert done.summary.dataset == preset(name).data.name
     assert len(done.history) == 1
+
+
+# --- docs/settings.md ---
+
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+
+
+def first_cells(text: str) -> set[str]:
+    """Everything in code marks in the first column of a page's tables."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_page_lists_every_setting_by_its_present_name_and_no_other() -> None:
+    listed, _, _ = PAGE.partition("## Renamed settings")
+    known = {key for name in METHODS for key in all_keys({"method": {"name": name}})}
+    assert first_cells(listed) == known
+
+
+def test_the_page_lists_every_renamed_setting_with_both_names() -> None:
+    _, _, renamed = PAGE.partition("## Renamed settings")
+    pairs = {**KEYS, **{f"{key} = {old}": f"{key} = {new}" for (key, old), new in VALUES.items()}}
+    assert first_cells(renamed) == pairs.keys()
+    assert all(f"| `{old}` | `{new}` |" in renamed for old, new in pairs.items())

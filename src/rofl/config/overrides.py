@@ -12,7 +12,16 @@ from rofl.methods import METHODS
 
 
 def apply_overrides(settings: Settings, changes: Settings) -> dict[str, Any]:
-    """Settings with dotted keys changed. A change of method keeps the fields that the new one has too."""
+    """Return settings in tables with changes made to them; neither argument is changed.
+
+    Args:
+        settings: Tables, as in a TOML file; old names are accepted.
+        changes: Dotted key -> value, as in `--set`; old names are accepted. Where `method.name` is among them, only
+            the hyper-parameters that the new method has too are kept.
+
+    Raises:
+        UserError: A dotted key leads into something that is no table.
+    """
     changed = upgrade(settings)
     changes = dict(rename(key, value) for key, value in changes.items())
     for key, value in changes.items():
@@ -23,7 +32,7 @@ def apply_overrides(settings: Settings, changes: Settings) -> dict[str, Any]:
             if not isinstance(table, dict):
                 raise UserError(f"{part} is not a table, so {key} cannot be set.", f"a table [{part}] in the settings")
         table[last] = value
-    kind = _kind(changes.get("method.name"))
+    kind = _method_class(changes.get("method.name"))
     if kind is not None:
         kept = {"name", *method_fields(kind)}
         kept |= {key.removeprefix("method.") for key in changes}
@@ -32,7 +41,11 @@ def apply_overrides(settings: Settings, changes: Settings) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`key=value` of the command line; the value is read as TOML, or else as plain text."""
+    """Return key and value of a `key=value` from the command line; the value is read as TOML, else as plain text.
+
+    >>> parse_override("noise.ratio=0.4"), parse_override("noise.kind=pair")
+    (('noise.ratio', 0.4), ('noise.kind', 'pair'))
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set takes key=value, not {text!r}.", "--set noise.ratio=0.4")
@@ -43,7 +56,11 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Settings from a file."""
+    """Return the tables of a TOML file.
+
+    Raises:
+        UserError: The file cannot be read, or is no TOML.
+    """
     try:
         return tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -56,8 +73,8 @@ def method_fields(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _kind(name: Any) -> type | None:
-    """The class of a method, or None where the name means nothing: that is refused later, with a sentence."""
+def _method_class(name: Any) -> type | None:
+    """Return the class of a method, or None where the name is wrong: `parse_experiment` refuses it later."""
     try:
         return METHODS.find(name) if isinstance(name, str) else None
     except UserError:

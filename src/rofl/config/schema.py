@@ -23,55 +23,79 @@ _USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the n
 
 
 class PrivacySpec(Spec):
-    """Differential privacy for clients: what each sends is clipped, and noise is added; docs/privacy.md."""
+    """Differential privacy for clients: updates are clipped, and noise is added; docs/privacy.md.
 
-    clip: Annotated[float, Field(ge=0)] = 0.0  # how far a client may change weights, or what travels beside; 0: off
-    noise: Annotated[float, Field(ge=0)] = 0.0  # of the sum over a cohort, in units of clip
-    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # for which epsilon is told
+    Attributes:
+        clip: The largest norm of a client's update, for weights and for auxiliary tensors each; 0 for no privacy.
+        noise: The standard deviation of the noise on the sum over a cohort, in units of `clip`.
+        delta: The delta at which epsilon is computed.
+    """
+
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    noise: Annotated[float, Field(ge=0)] = 0.0
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
     @model_validator(mode="after")
-    def _fits(self) -> "PrivacySpec":
+    def _check(self) -> "PrivacySpec":
         if self.noise and not self.clip:
             raise UserError("privacy.noise is in units of privacy.clip, which is 0.", "privacy.clip=1")
         return self
 
 
 class Experiment(Spec):
-    """One run, completely: the same experiment gives the same digest."""
+    """All settings of one run; the same experiment gives the same digest on the same machine.
+
+    Attributes:
+        name: A name for the run, used for its folder.
+        data: The data set, and how it is split among clients.
+        noise: The wrong labels that are put in.
+        model: The network.
+        privacy: Differential privacy.
+        setting: "federated", or "centralized": one owner has all data, and a round is one pass over it.
+        method: The method's name and hyper-parameters; those left out get the method's defaults.
+        rounds: Rounds of training.
+        clients: The number of clients.
+        cohort: Clients that take part in a round.
+        seed: The seed of everything random.
+        transport: "full", or "half": what travels is rounded to two bytes a number.
+        evaluate_every: Rounds between evaluations; the last ten rounds are always evaluated.
+        checkpoint_every: Rounds between checkpoints.
+    """
 
     name: str = "custom"
     data: DataSpec = DataSpec()
     noise: NoiseSpec = NoiseSpec()
     model: ModelSpec = ModelSpec()
     privacy: PrivacySpec = PrivacySpec()
-    setting: Literal["federated", "centralized"] = "federated"  # centralized: one owner, a round is one pass
-    method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)  # completed with the method's defaults
+    setting: Literal["federated", "centralized"] = "federated"
+    method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)
     rounds: Annotated[int, Field(ge=1)] = 30
     clients: Annotated[int, Field(ge=1)] = 20
-    cohort: Annotated[int, Field(ge=1)] = 5  # clients a round
+    cohort: Annotated[int, Field(ge=1)] = 5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    transport: Literal["full", "half"] = "full"  # half: what travels is rounded to two bytes a number
-    evaluate_every: Annotated[int, Field(ge=1)] = 1  # rounds; the last ten are always evaluated
-    checkpoint_every: Annotated[int, Field(ge=1)] = 1  # rounds
+    transport: Literal["full", "half"] = "full"
+    evaluate_every: Annotated[int, Field(ge=1)] = 1
+    checkpoint_every: Annotated[int, Field(ge=1)] = 1
 
     @model_validator(mode="before")
     @classmethod
-    def _gather(cls, settings: Any) -> Any:
-        """In the centralized setting all data has one owner, and the method is its own centralized form."""
+    def _complete_centralized(cls, settings: Any) -> Any:
+        """In the centralized setting: one client has all data, and the method takes its centralized form."""
         if not isinstance(settings, Mapping) or settings.get("setting") != "centralized":
             return settings
         method = settings.get("method", {"name": "rofl"})
         if isinstance(method, Mapping) and isinstance(method.get("name", "rofl"), str):
             name = method.get("name", "rofl")
-            method = {"name": name, **asdict(_build(name, method).centralized())}  # type: ignore[call-overload]
+            method = {"name": name, **asdict(_build_method(name, method).centralized())}  # type: ignore[call-overload]
         return {**settings, "clients": 1, "cohort": 1, "method": method}
 
     @model_validator(mode="before")
     @classmethod
-    def _own(cls, settings: Any) -> Any:
-        """On own data no noise is put; how much there is nobody knows, nor after a correction, unless settings say so.
+    def _complete_user_data(cls, settings: Any) -> Any:
+        """On user data and corrected labels: put no noise in, and do not take its ratio as known, unless set.
 
-        Written after `_gather`, which completes the method, so that it comes before it.
+        Pydantic calls `before` validators from the last to the first, so this one runs before
+        `_complete_centralized`, which completes the method.
         """
         if not isinstance(settings, Mapping):
             return settings
@@ -92,12 +116,14 @@ class Experiment(Spec):
 
     @field_validator("method")
     @classmethod
-    def _complete(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def _complete_method(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Add the method's defaults for the hyper-parameters that are not set."""
         name = settings.get("name", "rofl")
-        return {"name": name, **asdict(_build(name, settings))}  # type: ignore[call-overload]
+        return {"name": name, **asdict(_build_method(name, settings))}  # type: ignore[call-overload]
 
     @model_validator(mode="after")
-    def _fits(self) -> "Experiment":
+    def _check(self) -> "Experiment":
+        """Refuse settings that do not fit one another."""
         if self.cohort > self.clients:
             raise ValueError(f"cohort = {self.cohort} is more than clients = {self.clients}")
         if self.noise.kind == "human" and self.data.name != "cifar10":
@@ -108,7 +134,7 @@ class Experiment(Spec):
             self.noise.per_client or self.data.brightness or self.setting != "federated"
         ):
             raise UserError(
-                "Clients that share samples (data.partition = sampled) cannot differ in their noise or light, "
+                "Clients that share samples (data.partition = sampled) cannot differ in their noise or brightness, "
                 "nor be one owner.",
                 "data.partition=iid",
             )
@@ -121,7 +147,7 @@ class Experiment(Spec):
             secret_noise: draw the noise of differential privacy from the operating system's entropy. Clients of a real
                 federation must: whoever can draw the noise again can subtract it.
         """
-        method = _build(self.method["name"], self.method)
+        method = _build_method(self.method_name, self.method)
         method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
@@ -137,11 +163,11 @@ class Experiment(Spec):
 
     @property
     def split(self) -> SplitSpec:
-        """What the federated data set is a function of."""
+        """The settings that determine the federated data set: its samples, labels and clients."""
         return SplitSpec(self.data, self.noise, self.clients, self.seed, self.setting == "centralized")
 
     def toml(self) -> str:
-        """All settings, re-runnable."""
+        """Return all settings as TOML, which `rofl run FILE.toml` takes."""
         return tomli_w.dumps(_without_none(self.model_dump()))
 
 
@@ -149,21 +175,29 @@ _TABLES: dict[str, type[Spec]] = {"data": DataSpec, "noise": NoiseSpec, "model":
 
 
 def parse_experiment(settings: Settings) -> Experiment:
-    """Check settings; a mistake becomes one sentence with the nearest right name."""
+    """Return the experiment of settings in tables, such as those of a TOML file; old names are accepted.
+
+    Raises:
+        UserError: A name is unknown, or a value does not fit; the nearest right name is suggested.
+    """
     try:
         return Experiment.model_validate(upgrade(settings))
     except ValidationError as error:
         first = error.errors()[0]
-        place = [str(part) for part in first["loc"]]
+        path = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
-            raise unknown("setting", ".".join(place), all_keys(settings)) from None
+            raise unknown("setting", ".".join(path), all_keys(settings)) from None
         cause = first.get("ctx", {}).get("error", first["msg"])
-        key = ".".join(part for part in place if "[" not in part and part not in ("int", "float"))
+        key = ".".join(part for part in path if "[" not in part and part not in ("int", "float"))
         raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None
 
 
 def experiment_from_toml(text: str) -> Experiment:
-    """The experiment that `Experiment.toml` wrote."""
+    """Return the experiment that `Experiment.toml` wrote.
+
+    Raises:
+        UserError: The text is no TOML, or its settings do not fit.
+    """
     try:
         return parse_experiment(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -171,7 +205,7 @@ def experiment_from_toml(text: str) -> Experiment:
 
 
 def all_keys(settings: Settings) -> list[str]:
-    """Every key that may be set for the method these settings name."""
+    """Return every dotted key that may be set, for the method that these settings name."""
     keys = [name for name in Experiment.model_fields if name not in (*_TABLES, "method")]
     for part, spec in _TABLES.items():
         keys += [f"{part}.{name}" for name in spec.model_fields]
@@ -180,14 +214,15 @@ def all_keys(settings: Settings) -> list[str]:
     return [*keys, "method.name", *(f"method.{name}" for name in method_fields(kind))]
 
 
-def _build(name: str, settings: Settings) -> Method:
+def _build_method(name: str, settings: Settings) -> Method:
+    """Return a method from its name and hyper-parameters; unknown or wrong ones become a UserError."""
     kind = METHODS.find(name)
-    given = {key: value for key, value in settings.items() if key != "name"}
-    for key in given:
+    parameters = {key: value for key, value in settings.items() if key != "name"}
+    for key in parameters:
         if key not in method_fields(kind):
             raise unknown("setting", f"method.{key}", [f"method.{field}" for field in method_fields(kind)])
     try:
-        return TypeAdapter(kind).validate_python(given)
+        return TypeAdapter(kind).validate_python(parameters)
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"method.{first['loc'][0]}: {first['msg']}.", _HELP) from None

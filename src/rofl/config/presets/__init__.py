@@ -1,4 +1,4 @@
-"""Settings by name."""
+"""Presets: settings by name, the paper's and quick ones, and settings that suit user data."""
 
 from typing import Any
 
@@ -14,14 +14,25 @@ PRESETS: dict[str, Preset] = {**QUICK, **PAPER}
 
 
 def find_preset(name: str) -> Preset:
-    """A preset by name, or an error with the nearest one."""
+    """Return the preset of a name.
+
+    Raises:
+        UserError: There is no such preset; the nearest name is suggested.
+    """
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     return PRESETS[name]
 
 
 def preset(name: str, **changes: Any) -> Experiment:
-    """An experiment from a preset, with changes: dots in keys are written as two underscores.
+    """Return the experiment of a preset, with changes.
+
+    Args:
+        name: A key of `PRESETS`.
+        changes: Any settings, with two underscores for the dot of a key; `method="plain"` is short for `method__name`.
+
+    Raises:
+        UserError: A name is unknown, or a value does not fit.
 
     >>> preset("digits", noise__ratio=0.6, seed=3).noise.ratio
     0.6

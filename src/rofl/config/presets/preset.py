@@ -1,21 +1,29 @@
-"""What a preset is."""
+"""The type of a preset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rofl.core.spec import Settings
+
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings with a line about them; what differs between methods stands beside."""
+    """Settings by name.
+
+    Attributes:
+        about: A line that says what it is.
+        settings: The settings, in tables; those left out have their defaults.
+        methods: Method -> hyper-parameters that are for this method only, such as the rounds until it relabels.
+    """
 
     about: str
-    settings: Mapping[str, Any]
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # fields of single methods
+    settings: Settings
+    methods: Mapping[str, Settings] = field(default_factory=dict)
 
     def for_method(self, name: str | None = None) -> dict[str, Any]:
-        """The settings with a method's own fields put in; the preset's method where none is named."""
+        """Return the settings for a method, with its hyper-parameters; for the preset's own method where None."""
         common = dict(self.settings.get("method", {}))
         chosen = common.get("name", "rofl") if name is None else name
-        own = self.methods.get(chosen, {}) if isinstance(chosen, str) else {}  # whatever it is, its check comes later
-        return {**self.settings, "method": {**common, **own, "name": chosen}}
+        specific = self.methods.get(chosen, {}) if isinstance(chosen, str) else {}  # a wrong type is refused later
+        return {**self.settings, "method": {**common, **specific, "name": chosen}}

@@ -1,4 +1,4 @@
-"""Reduced settings that finish on a laptop."""
+"""Presets that finish on a laptop within minutes."""
 
 from typing import Any
 
@@ -13,7 +13,14 @@ SELF_LABELS: dict[str, dict[str, Any]] = {
 
 
 def _lite(about: str, data: str, name: str | None = None, noise: dict[str, Any] | None = None) -> Preset:
-    """10,000 real images and the paper's network at 1/8 width."""
+    """Return a preset of 10,000 real images and the paper's network at 1/8 width.
+
+    Args:
+        about: What the images are.
+        data: The data set.
+        name: The preset's name; `<data>-lite` where absent.
+        noise: The settings of the noise; the defaults where absent.
+    """
     return Preset(
         f"{about}, 20 clients, 5 a round, the CNN at 1/8 width, 30 rounds: about 5 minutes on 2 cores",
         {

@@ -1,4 +1,4 @@
-"""Settings for data of a user's own, chosen by what is found there."""
+"""Settings for user data, chosen by its size, its shape and the clients that it names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,24 +10,28 @@ from rofl.config.overrides import apply_overrides
 from rofl.config.presets.preset import Preset
 from rofl.config.presets.quick import SELF_LABELS
 from rofl.config.schema import Experiment, parse_experiment
+from rofl.core.spec import Settings
 from rofl.data import Dataset
 from rofl.data.user import Progress, load_user_data
 from rofl.data.user.names import safe_names
 
-_COHORT = 10  # clients a round at most
-_CLIENTS, _SHARE = 10, 20  # where the data names none: at most so many, with so many samples each at least
-_BATCHES, _SMALLEST, _LARGEST = 4, 8, 50  # so many batches make a client's epoch, of so many samples
-_SMALL_SIDE = 16  # pixels up to which the small network will do
-_NONE: Mapping[str, Any] = {}
+_MAX_COHORT = 10  # clients a round
+_MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
+_BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
+_SMALL_SIDE = 16  # pixels up to which the small network is enough
+_NO_SETTINGS: Settings = {}
 
 
 def from_data(path: str | Path, *, progress: Progress | None = None, **changes: Any) -> Experiment:
-    """An experiment on data of your own, with all settings chosen by what is found there.
+    """Return an experiment on your data, with all settings chosen to suit it.
 
     Args:
         path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), or an .npz.
-        progress: is told how many images are decoded, and of how many.
-        changes: any setting; dots in keys are written as two underscores, as in `data__test_path="tests"`.
+        progress: called with the number of images that are decoded, and of all.
+        changes: any settings, with two underscores for the dot of a key, as in `data__test_path="tests"`.
+
+    Raises:
+        UserError: the data cannot be used, or a setting does not fit.
     """
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     if "method" in dotted:
@@ -36,82 +40,95 @@ def from_data(path: str | Path, *, progress: Progress | None = None, **changes: 
 
 
 def choose_for_data(
-    path: str | Path, changes: Mapping[str, Any], base: Mapping[str, Any] = _NONE, progress: Progress | None = None
+    path: str | Path, changes: Settings, base: Settings = _NO_SETTINGS, progress: Progress | None = None
 ) -> tuple[Experiment, Dataset]:
-    """The experiment and its images.
+    """Return the experiment for user data, and the data itself.
 
     Args:
-        path: where the data lies.
-        changes: settings with dotted keys, which count more than all others.
-        base: settings of a file, which count more than what is chosen here.
-        progress: is told how many images are decoded.
+        path: where the data is.
+        changes: settings with dotted keys; they win over all others.
+        base: settings of a file, in tables; they win over what is chosen here.
+        progress: called with the number of images that are decoded, and of all.
     """
-    places = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
-    dotted = {**changes, "data.path": _absolute(path), **places}  # a run may be resumed from another folder
-    said = apply_overrides(base, dotted)
-    spec = parse_experiment({"data": said["data"]}).data
+    test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
+    dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
+    given = apply_overrides(base, dotted)
+    spec = parse_experiment({"data": given["data"]}).data
     images = load_user_data(replace(spec.source, fingerprint=""), progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
-    found, named = _found(images, said)
-    clients = said.get("clients", named or max(1, min(_CLIENTS, len(images.train_labels) // _SHARE)))
-    chosen = choose_settings(found, said, spec.title, clients)
+    summary, named = _summarize(images, given)
+    clients = given.get("clients", named or max(1, min(_MAX_CLIENTS, len(images.train_labels) // _MIN_SAMPLES)))
+    chosen = choose_settings(summary, given, spec.title, clients)
     chosen["data"] = {**chosen["data"], "partition": "natural" if named else "iid"}
-    return parse_experiment(apply_overrides(_over(chosen, base), dotted)), images
+    return parse_experiment(apply_overrides(_merge_tables(chosen, base), dotted)), images
 
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What the choice of settings depends on."""
+    """What the choice of settings depends on.
 
-    sizes: list[int]  # samples of each client that the data names; one number where it names none
-    shape: tuple[int, int, int]  # channels, height, width
+    Attributes:
+        sizes: Samples of each client that the data names; one number, of all samples, where it names none.
+        shape: Channels, height and width of an image.
+        is_table: Whether the samples are rows of a table.
+    """
+
+    sizes: list[int]
+    shape: tuple[int, int, int]
     is_table: bool = False
 
 
-def choose_settings(found: DataSummary, said: Mapping[str, Any], title: str, clients: int) -> dict[str, Any]:
-    """Settings that suit the data, for the method that `said` names."""
-    method = said.get("method", {})
-    return _preset(found, clients, title).for_method(method.get("name") if isinstance(method, Mapping) else None)
+def choose_settings(summary: DataSummary, given: Settings, title: str, clients: int) -> dict[str, Any]:
+    """Return settings that suit user data, in tables.
+
+    Args:
+        summary: Sizes and shape of the data.
+        given: Settings that somebody gave; the method is taken from them.
+        title: The name of the data.
+        clients: The number of clients.
+    """
+    method = given.get("method", {})
+    return _make_preset(summary, clients, title).for_method(method.get("name") if isinstance(method, Mapping) else None)
 
 
-def _found(images: Dataset, said: Mapping[str, Any]) -> tuple[DataSummary, int]:
-    """What there is, and over how many clients it goes; `said` are the settings that somebody gave."""
-    named = len(images.clients) if said["data"].get("partition", "natural") == "natural" else 0
+def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
+    """Return the summary of user data, and the number of clients that it names; 0 where they are not to be used."""
+    named = len(images.clients) if given["data"].get("partition", "natural") == "natural" else 0
     total = len(images.train_labels)
     sizes = images.owners.bincount(minlength=named).tolist() if named and images.owners is not None else [total]
     return DataSummary(sizes, images.shape, images.is_table), named
 
 
-def _preset(found: DataSummary, clients: Any, title: str) -> Preset:
-    """All that depends on the data."""
-    counted = clients if isinstance(clients, int) and clients > 0 else 1  # a wrong one is refused later, in words
-    named = len(found.sizes) > 1
-    size = int(median(found.sizes)) if named else found.sizes[0] // counted
-    channels, side, _ = found.shape
+def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
+    """Return a preset for user data: the network, the batch size and the federation."""
+    counted = clients if isinstance(clients, int) and clients > 0 else 1  # a wrong one is refused later
+    named = len(summary.sizes) > 1
+    size = int(median(summary.sizes)) if named else summary.sizes[0] // counted
+    channels, side, _ = summary.shape
     model: dict[str, Any] = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
-    seen: dict[str, Any] = {} if found.is_table else {"side": side, "channels": channels}
+    data: dict[str, Any] = {} if summary.is_table else {"side": side, "channels": channels}
     return Preset(
-        f"{title}: own data",
+        f"{title}: user data",
         {
             "name": safe_names([title])[0],
-            "data": seen,
+            "data": data,
             "noise": {"ratio": 0.0},
-            "model": {"name": "mlp"} if found.is_table else model,
-            "method": {"lr": 0.1, "batch": max(_SMALLEST, min(_LARGEST, size // _BATCHES))},
+            "model": {"name": "mlp"} if summary.is_table else model,
+            "method": {"lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))},
             "rounds": 30,
             "clients": clients,
-            "cohort": min(clients, _COHORT) if isinstance(clients, int) else _COHORT,
+            "cohort": min(clients, _MAX_COHORT) if isinstance(clients, int) else _MAX_COHORT,
         },
         SELF_LABELS,
     )
 
 
-def _over(chosen: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with those of a file put over them, table by table."""
+def _merge_tables(chosen: Settings, base: Settings) -> dict[str, Any]:
+    """Return chosen settings, overridden table by table by those of a file."""
     merged = dict(chosen)
     for key, value in base.items():
-        below = merged.get(key)
-        merged[key] = {**below, **value} if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        table = merged.get(key)
+        merged[key] = {**table, **value} if isinstance(table, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
