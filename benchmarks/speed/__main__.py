@@ -1,4 +1,4 @@
-"""All measurements of speed: `make bench`, or some of them: `python -m benchmarks.speed limit price`.
+"""All measurements of speed: `make bench`, or some of them: `python -m benchmarks.speed hardware_ceiling phases`.
 
 All of them together write benchmarks/results.md. They need a quiet machine.
 """
@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed import growth, limit, phases, price, rivals, transport, whole_run
+from benchmarks.speed import baselines, hardware_ceiling, method_overhead, phases, scaling, transport, whole_run
 
 RESULTS = Path(__file__).parents[1] / "results.md"
 MEASUREMENTS = {
-    "limit": limit.measure,
-    "price": price.measure,
-    "rivals": rivals.measure,
+    "hardware_ceiling": hardware_ceiling.measure,
+    "method_overhead": method_overhead.measure,
+    "baselines": baselines.measure,
     "run": whole_run.measure,
-    "growth": growth.measure,
+    "scaling": scaling.measure,
     "bytes": transport.measure,
     "phases": phases.measure,
 }

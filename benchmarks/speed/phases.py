@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.speed.pictures import pictures, transform
-from benchmarks.speed.section import Section
+from benchmarks.speed.result_table import Section
+from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.core import centroids, losses
 from rofl.data import ClientDataset
 from rofl.methods import Rofl, RoundContext, rofl
@@ -104,7 +104,7 @@ def spent(case: str) -> dict[str, float]:
     model, shape, width, samples, batch = CASES[case]
     method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=batch)
     net = NetworkSpec(model, shape, 10, width, 0).build()
-    pixels, labels = pictures(shape, samples)
+    pixels, labels = synthetic_images(shape, samples)
     data, server_state = ClientDataset(pixels, torch.arange(samples), labels, 10, transform(shape, 1)), method.init(net)
     for index in range(1, ROUNDS):
         update, _ = run_client(method, net, server_state, {}, data, RoundContext(index, 0, 0))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import rofl
-from benchmarks.speed.section import Aim, Section
+from benchmarks.speed.result_table import Aim, Section
 from rofl.core.tensors import Tensors, to_bf16
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.methods import Rofl, ServerState, Update

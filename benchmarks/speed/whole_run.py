@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.speed.section import Aim, Section
+from benchmarks.speed.result_table import Aim, Section
 
 GOAL = 95.0  # per cent
 ROUNDS = 30

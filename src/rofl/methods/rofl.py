@@ -19,14 +19,16 @@ from rofl.methods.pseudo_labels import PseudoLabels
 from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
-_MOST = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
+_MAX_TAU = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
+_UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold it under this name
 
 
 @dataclass(frozen=True)
 class Rofl(SmallLossSgd):
-    """Class-wise centroids travel with the weights; they decide which given labels a client believes.
+    """Class-wise centroids travel with the weights and decide which given labels a client trusts.
 
-    docs/method.md sets each line of the paper beside the function that does it.
+    A sample is confident where the centroid that is nearest to its features is that of its label. From round T_pl on,
+    the others are trained on pseudo-labels. docs/method.md maps each line of the paper to the function that does it.
     """
 
     t_pl: Annotated[int, Field(ge=1)] = 100  # first round that uses pseudo-labels; 30 for MNIST, 100 for CIFAR-10
@@ -41,25 +43,28 @@ class Rofl(SmallLossSgd):
     global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
 
     def centralized(self) -> "Rofl":
-        """The supplement's centralized form ("Ours"): naive pseudo-labels, and centroids of all data."""
+        """Return the supplement's centralized form ("Ours"): naive pseudo-labels, and centroids of all data."""
         return replace(super().centralized(), pseudo="naive")
 
     def init(self, net: Network) -> ServerState:
-        """Initial weights, and no centroid for any class yet."""
+        """Return the initial weights and zero centroids (K, d): no class has one yet."""
         aux = {"centroids": torch.zeros(net.classes, net.feature_size)}
-        return ServerState(model_weights(net), aux | self._doubt(1))
+        return ServerState(model_weights(net), aux | self._unconfident(1))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """No change: zero sums for Eq. 10 and Eq. 11."""
-        stored = server_state.aux["centroids"]
-        sums = {"centroids": torch.zeros_like(stored), "similarity": torch.zeros(len(stored), 1)}
-        return Update(zeros_like(server_state.model), 0.0, sums | self._doubt(2))
+        """Return zero sums for Eq. 10 and Eq. 11."""
+        global_centroids = server_state.aux["centroids"]  # (K, d)
+        sums = {"centroids": torch.zeros_like(global_centroids), "similarity": torch.zeros(len(global_centroids), 1)}
+        return Update(zeros_like(server_state.model), 0.0, sums | self._unconfident(2))
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """LocalUpdate of Algorithm 1."""
-        stored = server_state.aux["centroids"]  # (K, d) f_G
+        """LocalUpdate of Algorithm 1.
+
+        The update's `aux` has the centroids weighted by their similarity to the global ones, and these similarities.
+        """
+        global_centroids = server_state.aux["centroids"]  # (K, d) f_G
         relabel = ctx.index >= self.t_pl
         rate = self._keep_rate(server_state, ctx)  # R(t)
         lambda_cen = self.lambda_cen * losses.linear_ramp(
@@ -67,84 +72,124 @@ class Rofl(SmallLossSgd):
         )
 
         pseudo = PseudoLabels(net, data, self.soft) if relabel and self.pseudo != "none" else None  # y-hat
-        local = self._start(net, stored, data, pseudo)  # f_k,0
+        local_centroids = self._initial_centroids(net, global_centroids, data, pseudo)  # (K, d) f_k,0
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
-        steps, masks = MetricSums(), list[Tensor]()
+        sums, masks = MetricSums(), list[Tensor]()
         for epoch in range(self.epochs):
             if pseudo and self.pseudo == "naive" and epoch > 0:
-                pseudo = PseudoLabels(net, data, self.soft)  # the local model's own opinion
+                pseudo = PseudoLabels(net, data, self.soft)  # by the local model as it is now
             net.train()
             for index in data.batches(self.batch, order):
                 labels = data.labels[index]  # (B,)
                 logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
-                fixed = features.detach()  # for all that judges; only L_cen has the gradient
+                detached = features.detach()  # centroids and masks are computed without gradient; L_cen keeps it
                 log_probs = logits.log_softmax(dim=1)
-                given = losses.cross_entropy(log_probs, labels)  # (B,)
-                chosen = small_loss(given.detach(), rate)  # Eq. 2
-                mask = self._confident(fixed, labels, local)  # Eq. 6, 7
+                label_loss = losses.cross_entropy(log_probs, labels)  # (B,)
+                small = small_loss(label_loss.detach(), rate)  # Eq. 2
+                mask = self._confident(detached, labels, local_centroids)  # (B,) Eq. 6, 7
 
-                guess = pseudo.of(index, ~mask if self.mask else mask) if pseudo else None  # Eq. 8
-                l_c = (self._classification(given, log_probs, mask, guess) if relabel else given).mean()  # Eq. 1
-                l_cen = losses.centroid(features, local, labels, mask, self.cen_form)  # Eq. 5
+                targets = pseudo.of(index, ~mask if self.mask else mask) if pseudo else None  # Eq. 8
+                per_sample = self._classification(label_loss, log_probs, mask, targets) if relabel else label_loss
+                l_c = per_sample.mean()  # Eq. 1
+                l_cen = losses.centroid(features, local_centroids, labels, mask, self.cen_form)  # Eq. 5
                 l_e = losses.entropy(log_probs).mean()
                 loss = l_c + lambda_cen * l_cen + self.lambda_e * l_e  # Eq. 9
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
 
-                local = self._blend(local, *c.class_means(fixed, labels, data.classes, chosen))  # Eq. 3, 13
-                steps.add(len(index), loss_c=l_c, loss_cen=l_cen, loss_e=l_e, loss=loss)
+                means, counts = c.class_means(detached, labels, data.classes, small)  # Eq. 3
+                local_centroids = self._update_centroids(local_centroids, means, counts)  # Eq. 13
+                sums.add(len(index), loss_c=l_c, loss_cen=l_cen, loss_e=l_e, loss=loss)
                 masks.append(mask)
-        believed = torch.cat(masks).view(self.epochs, -1)  # in the order of their batches
-        metrics = steps.sums() | {"confident": float(believed.sum())}
-        weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        sums = {"centroids": weighted, "similarity": similarity}
+        confident = torch.cat(masks).view(self.epochs, -1)  # (epochs, n), in the order of the batches
+        metrics = sums.sums() | {"confident": float(confident.sum())}
+        weighted, similarity = c.weighted_centroids(local_centroids, global_centroids, data.class_counts())  # Eq. 12
+        aux = {"centroids": weighted, "similarity": similarity}
         if self.tau == "auto":
-            sums["doubt"] = torch.stack([~believed[-1], torch.ones_like(believed[-1])]).sum(dim=1).to(stored.dtype)
-        return Update(weight_update(net, server_state, len(data)), float(len(data)), sums, metrics), {}
+            counted = torch.stack([~confident[-1], torch.ones_like(confident[-1])]).sum(dim=1)  # unconfident, all
+            aux[_UNCONFIDENT] = counted.to(global_centroids.dtype)
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Eq. 10 for the weights, Eq. 11 for the centroids."""
+        """Return the state after Eq. 10 for the weights and Eq. 11 for the centroids."""
         sums = total.aux
-        merged = c.global_centroids(sums["centroids"], sums["similarity"], server_state.aux["centroids"])
-        doubt = {"doubt": sums["doubt"][:1] / sums["doubt"][1:].clamp(min=1)} if self.tau == "auto" else {}
-        return ServerState(fedavg(server_state, total), {"centroids": merged} | doubt)
+        aux = {"centroids": c.global_centroids(sums["centroids"], sums["similarity"], server_state.aux["centroids"])}
+        if self.tau == "auto":
+            aux[_UNCONFIDENT] = sums[_UNCONFIDENT][:1] / sums[_UNCONFIDENT][1:].clamp(min=1)
+        return ServerState(fedavg(server_state, total), aux)
 
-    def _doubt(self, size: int) -> Tensors:
-        """What tau = "auto" lets travel besides: two counts up, their quotient down."""
-        return {"doubt": torch.zeros(size)} if self.tau == "auto" else {}
+    def _unconfident(self, size: int) -> Tensors:
+        """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
+        return {_UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
 
     def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:
-        """R(t), with tau as given, or as the share of samples that were not confident in the last round."""
+        """Return R(t), with tau as given, or as the share of samples that were not confident in the last round."""
         if self.tau != "auto":
             return self.keep_rate(ctx)
-        return keep_rate(ctx.index, min(max(float(server_state.aux["doubt"]), 0.0), _MOST), self.warmup)
+        tau = min(max(float(server_state.aux[_UNCONFIDENT]), 0.0), _MAX_TAU)
+        return keep_rate(ctx.index, tau, self.warmup)
 
-    def _start(self, net: Network, stored: Tensor, data: ClientDataset, pseudo: PseudoLabels | None) -> Tensor:
-        """f_k,0. A class without a global centroid (all of them in round 1) starts from the naive average (Eq. 3)."""
-        use = c.has_centroid(stored) & self.global_centroids  # (K,)
-        if bool((use | (data.class_counts() == 0)).all()):
-            return stored
-        logits, features = predict_client(net, data)  # of the received model: C_G(F_G(x)), F_G(x)
+    def _initial_centroids(
+        self, net: Network, global_centroids: Tensor, data: ClientDataset, pseudo: PseudoLabels | None
+    ) -> Tensor:
+        """Return f_k,0 (K, d).
+
+        A class without a global centroid (all of them in round 1) starts from the mean feature of the client's samples
+        with that label (Eq. 3), which needs a pass over them.
+
+        Args:
+            net: the received model.
+            global_centroids: (K, d) f_G.
+            data: the client's samples.
+            pseudo: takes the predictions of that pass, so that it needs none of its own.
+        """
+        use_global = c.has_centroid(global_centroids) & self.global_centroids  # (K,)
+        if bool((use_global | (data.class_counts() == 0)).all()):
+            return global_centroids
+        logits, features = predict_client(net, data)  # C_G(F_G(x)), F_G(x)
         if pseudo:
-            pseudo.learn(torch.arange(len(data), device=logits.device), logits)  # the one pass serves both
-        naive, _ = c.class_means(features, data.labels, data.classes)
-        return torch.where(use.unsqueeze(1), stored, naive)
+            pseudo.learn(torch.arange(len(data), device=logits.device), logits)
+        means, _ = c.class_means(features, data.labels, data.classes)
+        return torch.where(use_global.unsqueeze(1), global_centroids, means)
 
-    def _confident(self, features: Tensor, labels: Tensor, local: Tensor) -> Tensor:
-        """Eq. 7, or everybody where the mask is off."""
-        return c.confident_mask(features, labels, local) if self.mask else torch.ones_like(labels, dtype=torch.bool)
+    def _confident(self, features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
+        """Return the mask of Eq. 7, (B,); all True where the mask is off.
 
-    def _classification(self, given: Tensor, log_probs: Tensor, mask: Tensor, guess: Tensor | None) -> Tensor:
-        """Eq. 1 per sample from T_pl on, with the rows of the paper's ablation (Table 4): mask x pseudo-label."""
-        if guess is None:
-            return given * mask  # unconfident samples are removed
-        other = losses.cross_entropy(log_probs, guess)
-        return losses.classification(given, other, mask) if self.mask else other
+        Args:
+            features: (B, d), without gradient.
+            labels: (B,) the given labels.
+            centroids: (K, d) the client's.
+        """
+        if not self.mask:
+            return torch.ones_like(labels, dtype=torch.bool)
+        return c.confident_mask(features, labels, centroids)
 
-    def _blend(self, local: Tensor, means: Tensor, counts: Tensor) -> Tensor:
-        """Eq. 13, or the batch's own means where global centroids are off."""
+    def _classification(
+        self, label_loss: Tensor, log_probs: Tensor, mask: Tensor, pseudo_labels: Tensor | None
+    ) -> Tensor:
+        """Return Eq. 1 per sample, (B,), from T_pl on, for each row of the paper's ablation (Table 4).
+
+        Args:
+            label_loss: (B,) cross-entropy with the given labels.
+            log_probs: (B, K) of the model.
+            mask: (B,) confident samples.
+            pseudo_labels: (B, K) or (B,) y-hat; None: unconfident samples are left out instead.
+        """
+        if pseudo_labels is None:
+            return label_loss * mask
+        pseudo_loss = losses.cross_entropy(log_probs, pseudo_labels)
+        return losses.classification(label_loss, pseudo_loss, mask) if self.mask else pseudo_loss
+
+    def _update_centroids(self, centroids: Tensor, means: Tensor, counts: Tensor) -> Tensor:
+        """Return Eq. 13, or the batch's class means where global centroids are off.
+
+        Args:
+            centroids: (K, d) before the batch.
+            means: (K, d) class means of the batch's small-loss samples.
+            counts: (K,) how many samples each is the mean of.
+        """
         if self.global_centroids:
-            return c.update_centroids(local, means, counts)
-        return torch.where((counts > 0).unsqueeze(1), means, local)
+            return c.update_centroids(centroids, means, counts)
+        return torch.where((counts > 0).unsqueeze(1), means, centroids)

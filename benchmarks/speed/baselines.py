@@ -1,6 +1,6 @@
 """Against what a user would pick instead: a plain loop as public code has it, and Flower's simulation on Ray.
 
-python -m benchmarks.speed.rivals
+python -m benchmarks.speed.baselines
 """
 
 import json
@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.speed.bare import Setting, loops
 from benchmarks.speed.naive_loop import ClientData, federated_round
 from benchmarks.speed.random_clients import CROP, MEAN, METHOD, SAMPLES, SEED, STD, WORKERS, samples, simulation, task
-from benchmarks.speed.section import Aim, Section
+from benchmarks.speed.raw_loop import Setting, loops
+from benchmarks.speed.result_table import Aim, Section
 from rofl.simulation.rounds import sample_cohort
 
 WIDTHS = {"1/8": 0.125, "1/4": 0.25}

@@ -7,9 +7,9 @@ from statistics import median, quantiles
 
 import torch
 
-from benchmarks.speed.bare import Loops, Setting, loops
-from benchmarks.speed.pictures import pictures, transform
-from benchmarks.speed.section import Aim, Section, quotients
+from benchmarks.speed.raw_loop import Loops, Setting, loops
+from benchmarks.speed.result_table import Aim, Section, quotients
+from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.methods import Rofl
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.engine import Simulation
@@ -65,7 +65,7 @@ def rounds(case: Case) -> Iterator[Iterator[float]]:
     """Seconds of each round of rofl with all that it does; workers have started, and the model has learnt something."""
     method = Rofl(tau=0.4, t_pl=case.learnt, cen_start=0.0, cen_rise=0.0, batch=case.batch)
     network = NetworkSpec(case.model, case.shape, 10, case.width, 0)
-    pixels, labels = pictures(case.shape, case.cohort * case.samples)
+    pixels, labels = synthetic_images(case.shape, case.cohort * case.samples)
     data = shared_inputs(pixels, pixels[:10], labels, list(torch.arange(len(pixels)).split(case.samples)))
     begun = method.init(network.build())
     pool = WorkerPool(

@@ -12,7 +12,7 @@ CLASSES = 10
 BLOCK = 4  # pixels a side that are alike, so that a crop by one or two does not hide what is shown
 
 
-def pictures(shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
+def synthetic_images(shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
     """Pixels (n, C, H, W) uint8, and labels (n,) of which 40 % are wrong."""
     rng = generator(0, "pictures")
     classes = torch.randint(0, CLASSES, (count,), generator=rng)

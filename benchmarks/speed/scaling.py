@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from benchmarks.speed.pictures import pictures, transform
-from benchmarks.speed.section import Aim, Section
+from benchmarks.speed.result_table import Aim, Section
+from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.data.sampled_clients import SampledClients, client_sizes
 from rofl.methods import Joint
 from rofl.simulation.client import ClientConfig, NetworkSpec
@@ -37,7 +37,7 @@ def rounds(population: int, cohort: int, count: int) -> Iterator[Iterator[float]
     """Seconds of rounds with clients that keep a state on disk; the first, which starts the workers, is past."""
     shape = (1, 8, 8)
     method, network = Joint(lr=0.03, epochs=1, batch=20), NetworkSpec("mlp", shape, 10, 0.25, 0)
-    pixels, labels = pictures(shape, SAMPLES)
+    pixels, labels = synthetic_images(shape, SAMPLES)
     parts, begun = SampledClients(SAMPLES, population, EACH, seed=0), method.init(network.build())
     pool = WorkerPool(
         2,
@@ -72,7 +72,7 @@ def in_turns(cohort: int) -> list[dict[int, float]]:
 
 def most_memory(population: int, cohort: int) -> float:
     """The most that the server takes in two rounds, in MB; a process of its own has touched no other memory."""
-    call = f"from benchmarks.speed.growth import print_memory; print_memory({population}, {cohort})"
+    call = f"from benchmarks.speed.scaling import print_memory; print_memory({population}, {cohort})"
     done = subprocess.run(
         [sys.executable, "-c", call], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
     )

@@ -1,6 +1,6 @@
 """A bare training loop on random tensors: forward, cross-entropy, backward, step, and nothing else.
 
-`python -m benchmarks.speed.bare` is one process of it. Each line of its standard input is a setting and a number of
+`python -m benchmarks.speed.raw_loop` is one process of it. Each line of its standard input is a setting and a number of
 seconds; it trains as long, and answers how many images it trained on in a second.
 """
 
@@ -87,7 +87,7 @@ class Loops:
 def loops(count: int) -> Iterator[Loops]:
     """Start so many processes, which end with the block."""
     with ExitStack() as stack:
-        command, here = [sys.executable, "-m", "benchmarks.speed.bare"], Path(__file__).parents[2]
+        command, here = [sys.executable, "-m", "benchmarks.speed.raw_loop"], Path(__file__).parents[2]
         started = [
             subprocess.Popen(command, cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(count)

@@ -6,8 +6,8 @@ from statistics import median, quantiles
 
 import torch
 
-from benchmarks.speed.pictures import pictures, transform
-from benchmarks.speed.section import Aim, Section, quotients
+from benchmarks.speed.result_table import Aim, Section, quotients
+from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.methods import CoTeaching, FedAvg, Joint, Method, Rofl, SelfLearning
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.engine import Simulation
@@ -44,7 +44,7 @@ def methods(settings: dict[str, int]) -> dict[str, Method]:
 @contextmanager
 def rounds(method: Method, network: NetworkSpec, crop: int, samples: int, count: int) -> Iterator[Iterator[float]]:
     """Seconds of each round of a client with a worker to itself; the first, which starts it, is past."""
-    pixels, labels = pictures(network.shape, samples)
+    pixels, labels = synthetic_images(network.shape, samples)
     begun = method.init(network.build())
     task = ClientConfig(method, network, transform(network.shape, crop), seed=0)
     pool = WorkerPool(
