@@ -25,17 +25,17 @@ from rofl.simulation.rounds import RoundResult
 
 
 @cache
-def bench(width: float, clients: int) -> ClientExecutor:
-    """The seat that all clients of a process share: the same as in our own workers."""
+def shared_executor(width: float, clients: int) -> ClientExecutor:
+    """Return the executor that all clients of a process share, the same as in our workers."""
     chosen = task(width)
     return ClientExecutor(chosen, samples(clients), flatten_state(METHOD.init(chosen.network.build())))
 
 
-class RandomSeat:
+class RandomClient:
     """One client of random images; there is nothing to test or to judge."""
 
-    def __init__(self, client: int, seat: ClientExecutor) -> None:
-        self.client, self.executor = client, seat
+    def __init__(self, client: int, executor: ClientExecutor) -> None:
+        self.client, self.executor = client, executor
 
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
         """One round."""
@@ -43,7 +43,7 @@ class RandomSeat:
         return self.executor.train(index, self.client, state)
 
 
-class RandomHost:
+class RandomClients:
     """Has all clients."""
 
     def __init__(self, width: float, clients: int) -> None:
@@ -54,9 +54,9 @@ class RandomHost:
         client = int(context.node_config["partition-id"])
         return SiteInfo(client, f"client {client}", SAMPLES)
 
-    def client(self, request: RoundRequest, context: Context) -> RandomSeat:
+    def client(self, request: RoundRequest, context: Context) -> RandomClient:
         """The client, with the executor of this process."""
-        return RandomSeat(int(context.node_config["partition-id"]), bench(self.width, self.clients))
+        return RandomClient(int(context.node_config["partition-id"]), shared_executor(self.width, self.clients))
 
 
 class InTurns(MethodStrategy):
@@ -100,7 +100,7 @@ def main() -> None:
     started = time.perf_counter()
     run_simulation(
         server,
-        make_client_app(RandomHost(width, clients)),
+        make_client_app(RandomClients(width, clients)),
         num_supernodes=clients,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": WORKERS}},
     )

@@ -20,27 +20,27 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class CoTeaching(SmallLossSgd):
-    """Two networks; each learns from the samples that the other one finds easy.
+    """Trains two networks; each learns from the samples on which the other one has a small loss.
 
-    Both are broadcast and averaged; the first is the model that is evaluated.
+    Both are broadcast and averaged; the first (`model`) is evaluated, the second (`aux`) is its peer.
     """
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # nothing here to estimate it from
     lr: Annotated[float, Field(gt=0)] = 0.15  # supplement, "Co-teaching"; 0.001 for Clothing1M
 
     def init(self, net: Network) -> ServerState:
-        """Two sets of initial weights: the given network's, and others drawn from a seed that follows from them."""
+        """Return two sets of initial weights: the network's, and others drawn from a seed that follows from them."""
         first = model_weights(net)
-        return ServerState(first, model_weights(_another(net, seed=int(digest(first)[:15], 16))))
+        return ServerState(first, model_weights(_reinitialized(net, seed=int(digest(first)[:15], 16))))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """No change of either network."""
+        """Return no change of either network."""
         return Update(zeros_like(server_state.model), 0.0, zeros_like(server_state.aux))
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Algorithm 1 of Co-teaching on one client's data."""
+        """Algorithm 1 of Co-teaching on one client's data: a batch is one step of both networks."""
         rate = self.keep_rate(ctx)  # R(T)
         peer = copy.deepcopy(net)
         load_weights(peer, server_state.aux)
@@ -48,22 +48,22 @@ class CoTeaching(SmallLossSgd):
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
         peer.train()
-        steps = MetricSums()
+        metrics = MetricSums()
         for _ in range(self.epochs):
             for index in data.batches(self.batch, order):
                 inputs, labels = data.inputs(index, augment), data.labels[index]
-                own, others = _losses(net, inputs, labels), _losses(peer, inputs, labels)  # (B,) each
-                picks, peer_picks = small_loss(own.detach(), rate), small_loss(others.detach(), rate)
-                loss = own[peer_picks].mean() + others[picks].mean()  # each is taught by the other
+                net_loss, peer_loss = _losses(net, inputs, labels), _losses(peer, inputs, labels)  # (B,) each
+                picks, peer_picks = small_loss(net_loss.detach(), rate), small_loss(peer_loss.detach(), rate)
+                loss = net_loss[peer_picks].mean() + peer_loss[picks].mean()  # each learns from the other's picks
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(len(index), loss=loss)
+                metrics.add(len(index), loss=loss)
         change = weight_change(peer, server_state.aux, len(data))
-        return Update(weight_update(net, server_state, len(data)), float(len(data)), change, steps.sums()), {}
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), change, metrics.sums()), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Eq. 10 for both networks."""
+        """Return the means of both networks' weights (Eq. 10)."""
         peer = fedavg(ServerState(server_state.aux), Update(total.aux, total.weight))
         return ServerState(fedavg(server_state, total), peer)
 
@@ -73,8 +73,8 @@ def _losses(net: Network, inputs: Tensor, labels: Tensor) -> Tensor:
     return losses.cross_entropy(logits.log_softmax(dim=1), labels)
 
 
-def _another(net: Network, seed: int) -> Network:
-    """The same architecture with other initial weights; published ones stay, and only the classifier differs."""
+def _reinitialized(net: Network, seed: int) -> Network:
+    """Return the same architecture with other initial weights; where they are published ones, only the head differs."""
     other = copy.deepcopy(net)
     with seeded(derive(seed, "peer")):
         for layer in (other.head if net.pretrained else other).modules():

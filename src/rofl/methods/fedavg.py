@@ -14,24 +14,24 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class FedAvg(LocalSgd):
-    """Every label is believed."""
+    """FedAvg on the given labels, as if all of them were right; the baseline of every comparison."""
 
     def init(self, net: Network) -> ServerState:
-        """Initial weights."""
+        """Return the initial weights."""
         return ServerState(model_weights(net))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """No change."""
+        """Return no change of the weights."""
         return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """A few epochs of SGD on the given labels."""
+        """Train by `epochs` passes of SGD with cross-entropy on the given labels."""
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
-        steps = MetricSums()
+        metrics = MetricSums()
         for _ in range(self.epochs):
             for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))  # (B, K)
@@ -39,9 +39,9 @@ class FedAvg(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(len(index), loss=loss)
-        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=steps.sums()), {}
+                metrics.add(len(index), loss=loss)
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=metrics.sums()), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Eq. 10."""
+        """Return the mean of the clients' weights by their numbers of samples (Eq. 10)."""
         return ServerState(fedavg(server_state, total))

@@ -8,9 +8,15 @@ from torch.nn import Parameter
 
 
 class FusedSGD:
-    """`torch.optim.SGD(..., fused=True)`, bit for bit.
+    """SGD with the bits of `torch.optim.SGD(..., fused=True)`.
 
-    torch's own imports its compiler first, which takes a worker longer than its first clients do.
+    torch's class imports its compiler first, which takes a worker longer than its first clients do.
+
+    Args:
+        parameters: the weights.
+        lr: learning rate.
+        momentum: 0 for none.
+        weight_decay: L2 penalty.
     """
 
     def __init__(self, parameters: Iterable[Parameter], lr: float, momentum: float, weight_decay: float) -> None:
@@ -19,13 +25,13 @@ class FusedSGD:
         self._momenta: list[Tensor] = []
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Set all gradients to None."""
         for parameter in self._parameters:
             parameter.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move all weights that have a gradient."""
+        """Update all weights that have a gradient."""
         moving: list[Tensor] = [parameter for parameter in self._parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in moving if parameter.grad is not None]
         first = self._rates["momentum"] > 0 and not self._momenta

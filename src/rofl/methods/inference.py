@@ -14,9 +14,13 @@ CHUNK = 125  # images per forward pass: fixed, since bits depend on it, and smal
 def predict(
     net: Network, pixels: ImageStore, transform: Transform, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Logits (n, K) and features (n, d) of images as they are: evaluation mode, no augmentation, no dropout.
+    """Return logits (n, K) and features (n, d) of images: evaluation mode, no augmentation, one chunk at a time.
 
-    Of all images, or of some rows; never more than a chunk of them is taken into memory.
+    Args:
+        net: the network, which stays as it is.
+        pixels: the images, in memory or in files.
+        transform: from pixels to inputs.
+        rows: which images; all of them where absent.
     """
     return forward(net.predictor(), pixels, transform, rows)
 
@@ -25,7 +29,14 @@ def predict(
 def forward(
     predictor: Network, pixels: ImageStore, transform: Transform, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same, by a `Network.predictor` that is there already."""
+    """Return what `predict` does, given a `Network.predictor`.
+
+    Args:
+        predictor: in evaluation mode.
+        pixels: the images.
+        transform: from pixels to inputs.
+        rows: which images; all of them where absent.
+    """
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]
     images = (pixels[chunk] if rows is None else gather(pixels, rows[chunk]) for chunk in chunks)
@@ -38,5 +49,5 @@ def forward(
 
 
 def predict_client(net: Network, data: ClientDataset) -> tuple[Tensor, Tensor]:
-    """`predict` over one client's samples, in their order."""
+    """Return logits (n, K) and features (n, d) of a client's samples, in their order."""
     return predict(net, data.pixels, data.transform, data.rows)

@@ -22,7 +22,7 @@ _PAIR_RATE = 0.03  # for asymmetric noise at any ratio
 
 @dataclass(frozen=True)
 class Joint(LocalSgd):
-    """Weights and labels are learned in turn: labels become the network's own averaged predictions."""
+    """Learns weights and labels in turn: from round `start` on, labels are the network's averaged predictions."""
 
     lr: Annotated[float, Field(ge=0)] = 0.0  # 0: Tanaka's for the known noise ratio; 8e-4 for Clothing1M
     alpha: Annotated[float, Field(ge=0)] = 1.2  # weight of the prior term; 2.4 for Clothing1M
@@ -31,21 +31,24 @@ class Joint(LocalSgd):
     memory: Annotated[int, Field(ge=1)] = 10  # epochs whose predictions are averaged
 
     def with_noise_rate(self, kind: str, ratio: float) -> "Joint":
-        """Take Tanaka's learning rate where none was given."""
+        """Return the method with Tanaka's learning rate for this noise, where `lr` is 0."""
         return self if self.lr else replace(self, lr=published_rate(kind, ratio))
 
     def init(self, net: Network) -> ServerState:
-        """Initial weights."""
+        """Return the initial weights."""
         return ServerState(model_weights(net))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """No change."""
+        """Return no change of the weights."""
         return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Algorithm 1 of Joint Optimization on one client's data; labels and predictions stay with the client."""
+        """Algorithm 1 of Joint Optimization on one client's data.
+
+        The client keeps its current soft labels (n, K) and the predictions of its last `memory` epochs.
+        """
         if not self.lr:
             raise ValueError("lr = 0 must be replaced by a learning rate before training")
         labels = client_state.get("labels", F.one_hot(data.labels, data.classes).float())  # (n, K) current
@@ -53,9 +56,9 @@ class Joint(LocalSgd):
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
-        steps = MetricSums()
+        metrics = MetricSums()
         for _ in range(self.epochs):
-            seen = torch.empty_like(labels)  # s of this epoch
+            predictions = torch.empty_like(labels)  # (n, K) s of this epoch
             for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))
                 log_probs = logits.log_softmax(dim=1)
@@ -66,21 +69,21 @@ class Joint(LocalSgd):
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                seen[index] = log_probs.detach().exp()
-                steps.add(len(index), loss_c=l_c, loss_p=l_p, loss_e=l_e, loss=loss)
-            past = torch.cat([past, seen.unsqueeze(0)])[-self.memory :]
+                predictions[index] = log_probs.detach().exp()
+                metrics.add(len(index), loss_c=l_c, loss_p=l_p, loss_e=l_e, loss=loss)
+            past = torch.cat([past, predictions.unsqueeze(0)])[-self.memory :]
             if ctx.index >= self.start:
                 labels = past.mean(dim=0)  # the soft-label form of Eq. 10
-        kept = {"labels": labels, "past": past}
-        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=steps.sums()), kept
+        next_state = {"labels": labels, "past": past}
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=metrics.sums()), next_state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Eq. 10 of the federated paper."""
+        """Return the mean of the clients' weights (Eq. 10 of the federated paper)."""
         return ServerState(fedavg(server_state, total))
 
 
 def published_rate(kind: str, ratio: float) -> float:
-    """Tanaka's learning rate for a kind and ratio of noise.
+    """Return Tanaka's learning rate for a kind and ratio of noise, interpolated between the published ratios.
 
     >>> published_rate("symmetric", 0.7), round(published_rate("symmetric", 0.4), 4), published_rate("pair", 0.4)
     (0.08, 0.035, 0.03)

@@ -15,7 +15,7 @@ from rofl.methods.fused_sgd import FusedSGD
 
 @dataclass(frozen=True)
 class LocalSgd(Method):
-    """How a client trains; the defaults are the paper's (supplement, "Implementation details")."""
+    """A base of methods whose clients train by SGD; defaults from the supplement, "Implementation details"."""
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
 
@@ -31,47 +31,56 @@ class LocalSgd(Method):
         return replace(self, epochs=1)
 
     def learning_rate(self, ctx: RoundContext) -> float:
-        """The learning rate of a round."""
+        """Return the learning rate of a round."""
         return self.lr * 0.1 ** ((ctx.index - 1) // self.lr_decay_every) if self.lr_decay_every else self.lr
 
     def optimizer(self, net: nn.Module, ctx: RoundContext) -> FusedSGD:
-        """Plain SGD; its momentum starts anew each round, since clients are stateless here."""
+        """Return SGD over the weights of a network; its momentum starts at zero in every round."""
         return FusedSGD(net.parameters(), self.learning_rate(ctx), self.momentum, self.weight_decay)
 
 
 @dataclass(frozen=True)
 class SmallLossSgd(LocalSgd):
-    """How a client trains that trusts the samples of small loss more."""
+    """A base of methods whose clients select the samples of small loss (Eq. 2)."""
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "known"  # share left out by Eq. 2
     warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
 
     def with_noise_rate(self, kind: str, ratio: float) -> Self:
-        """Put the ratio in the place of "known"."""
+        """Return the method with the ratio in the place of tau = "known"."""
         return replace(self, tau=ratio) if self.tau == "known" else self
 
     def keep_rate(self, ctx: RoundContext) -> float:
-        """R(t)."""
+        """Return R(t), the share of a batch that is selected.
+
+        Raises:
+            ValueError: tau is no number; `with_noise_rate` replaces "known".
+        """
         if isinstance(self.tau, str):
             raise ValueError(f"tau = {self.tau!r} must be replaced by the noise ratio before training")
         return keep_rate(ctx.index, self.tau, self.warmup)
 
 
 class MetricSums:
-    """What a client's steps lost. It is added up at the end: who looks at a number before waits for the device."""
+    """Accumulates losses on the device and sums once at the end, which avoids a synchronisation per step."""
 
     def __init__(self) -> None:
         self._samples: list[int] = []  # of each step
         self._means: dict[str, list[Tensor]] = {}  # of each step, by name
 
     def add(self, samples: int, **means: Tensor) -> None:
-        """One step: how many samples it showed, and the means over them of its loss and what else is measured."""
+        """Record one step.
+
+        Args:
+            samples: the batch size.
+            **means: scalars, each the mean over the batch of a loss or another measure.
+        """
         self._samples.append(samples)
         for name, mean in means.items():
             self._means.setdefault(name, []).append(mean.detach())
 
     def sums(self) -> dict[str, float]:
-        """Metrics of an update: how many samples were shown, and their losses."""
+        """Return the metrics of an update: `samples`, and for each name the sum over samples."""
         totals = {"samples": float(sum(self._samples))}
         for name, means in self._means.items():
             totals[name] = sum(map(operator.mul, torch.stack(means).tolist(), self._samples))

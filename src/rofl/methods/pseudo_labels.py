@@ -1,4 +1,4 @@
-"""Eq. 8: the labels that a model gives to samples whose own label is not believed."""
+"""Eq. 8: pseudo-labels, the model's predictions for samples whose given label is not trusted."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,20 @@ from rofl.data import ClientDataset
 from rofl.methods.inference import CHUNK, forward
 from rofl.models import Network
 
-_MOST = 2 / 3  # of a client's samples are looked at as they are asked for; then the rest is, all at once
+_MAX_LAZY_SHARE = 2 / 3  # of a client's samples are predicted on demand; then the rest is, in one pass
 
 
 class PseudoLabels:
-    """y-hat of a client's samples, by the network as it is now: evaluation mode, images as they are.
+    """y-hat of a client's samples, by the network as it is now: evaluation mode, no augmentation.
 
-    Eq. 1 needs y-hat of unconfident samples alone. Where labels are mostly right, looking at these alone spares most
-    of a pass over all samples, which is a twentieth of a client's round. It is no gain where nearly all are asked for
-    in the end, where all fit into one chunk, or where to see who asks means to wait for an accelerator.
+    Eq. 1 needs y-hat of unconfident samples only, so predictions are made on demand: where labels are mostly right,
+    this saves most of a pass over all samples, a twentieth of a client's round. Clients with at most 125 samples or on
+    an accelerator use one pass instead, since selecting samples there would force a synchronisation.
+
+    Args:
+        net: the network; a copy is kept, so that it may go on training.
+        data: the client's samples.
+        soft: labels as probabilities (n, K) rather than classes (n,).
     """
 
     def __init__(self, net: Network, data: ClientDataset, soft: bool) -> None:
@@ -24,14 +29,14 @@ class PseudoLabels:
         shape = (len(data), data.classes) if soft else (len(data),)
         self._labels = data.labels.new_zeros(shape, dtype=torch.float32 if soft else torch.int64)
         self._missing = torch.ones_like(data.labels, dtype=torch.bool)
-        self._left = len(data)  # how many are missing
-        self._most = _MOST * len(data) if len(data) > CHUNK and net.device.type == "cpu" else 0
+        self._missing_count = len(data)  # how many are missing
+        self._max_lazy = _MAX_LAZY_SHARE * len(data) if len(data) > CHUNK and net.device.type == "cpu" else 0
 
     def of(self, index: Tensor, wanted: Tensor) -> Tensor:
-        """Probabilities (B, K) or classes (B,) of a batch; they mean something only where `wanted` (B,)."""
-        if self._left:
+        """Return probabilities (B, K) or classes (B,) of a batch; only entries where `wanted` (B,) are meaningful."""
+        if self._missing_count:
             new = index[wanted & self._missing[index]]
-            if len(self._data) - self._left + len(new) > self._most:
+            if len(self._data) - self._missing_count + len(new) > self._max_lazy:
                 new = self._missing.nonzero().view(-1)
             if len(new):
                 data = self._data
@@ -39,7 +44,7 @@ class PseudoLabels:
         return self._labels[index]
 
     def learn(self, index: Tensor, logits: Tensor) -> None:
-        """Take predictions (m, K) of samples that have none yet."""
+        """Store predictions (m, K) of samples that have none yet."""
         self._labels[index] = logits.softmax(dim=1) if self._soft else logits.argmax(dim=1)
         self._missing[index] = False
-        self._left -= len(index)
+        self._missing_count -= len(index)

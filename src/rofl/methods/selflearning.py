@@ -19,7 +19,7 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class SelfLearning(LocalSgd):
-    """Labels are corrected by several prototypes per class; the loss mixes given and corrected labels."""
+    """Corrects labels by several prototypes per class; the loss mixes given and corrected labels."""
 
     lr: Annotated[float, Field(gt=0)] = 0.002  # supplement, "Deep self-learning"
     lr_decay_every: Annotated[int, Field(ge=0)] = 5  # "decreased by 10 every 5 epochs"
@@ -29,51 +29,51 @@ class SelfLearning(LocalSgd):
     prototypes: Annotated[int, Field(ge=1)] = 3  # per class
 
     def init(self, net: Network) -> ServerState:
-        """Initial weights."""
+        """Return the initial weights."""
         return ServerState(model_weights(net))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """No change."""
+        """Return no change of the weights."""
         return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """The label correction phase with the received model, then the training phase."""
+        """Correct the labels with the received model, then train on a mixture of given and corrected labels."""
         alpha = self.alpha if ctx.index >= self.start else 0.0
         corrected = self._correct(net, data, ctx) if alpha else data.labels  # (n,)
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
-        steps = MetricSums()
+        sums = MetricSums()
         for _ in range(self.epochs):
             for index in data.batches(self.batch, order):
                 logits, _ = net(data.inputs(index, augment))
                 log_probs = logits.log_softmax(dim=1)
-                given = losses.cross_entropy(log_probs, data.labels[index])
-                better = losses.cross_entropy(log_probs, corrected[index])
-                loss = ((1 - alpha) * given + alpha * better).mean()  # Eq. 1
+                label_loss = losses.cross_entropy(log_probs, data.labels[index])
+                corrected_loss = losses.cross_entropy(log_probs, corrected[index])
+                loss = ((1 - alpha) * label_loss + alpha * corrected_loss).mean()  # Eq. 1
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                steps.add(len(index), loss=loss)
-        metrics = steps.sums()
+                sums.add(len(index), loss=loss)
+        metrics = sums.sums()
         metrics["corrected"] = float((corrected != data.labels).sum()) * metrics["samples"] / len(data)
         return Update(weight_update(net, server_state, len(data)), float(len(data)), metrics=metrics), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Eq. 10 of the federated paper."""
+        """Return the mean of the clients' weights (Eq. 10 of the federated paper)."""
         return ServerState(fedavg(server_state, total))
 
     def _correct(self, net: Network, data: ClientDataset, ctx: RoundContext) -> Tensor:
-        """Eq. 5: the class whose prototypes are most similar on average, (n,)."""
+        """Return the class whose prototypes are most similar on average, (n,) (Eq. 5)."""
         _, features = predict_client(net, data)
-        found = features.new_zeros(data.classes, self.prototypes, features.shape[1])  # (K, p, d)
-        present = torch.zeros_like(found[..., 0], dtype=torch.bool)  # (K, p)
+        chosen = features.new_zeros(data.classes, self.prototypes, features.shape[1])  # (K, p, d)
+        present = torch.zeros_like(chosen[..., 0], dtype=torch.bool)  # (K, p)
         shuffled = torch.randperm(len(data), generator=ctx.rng("prototypes")).to(features.device)
         for label in data.labels.unique().tolist():
             members = shuffled[data.labels[shuffled] == label][: self.sample]
-            chosen = members[prototypes.select_prototypes(features[members], self.prototypes)]
-            found[label, : len(chosen)] = features[chosen]
-            present[label, : len(chosen)] = True
-        return prototypes.mean_similarities(features, found, present).argmax(dim=1)
+            selected = members[prototypes.select_prototypes(features[members], self.prototypes)]
+            chosen[label, : len(selected)] = features[selected]
+            present[label, : len(selected)] = True
+        return prototypes.mean_similarities(features, chosen, present).argmax(dim=1)

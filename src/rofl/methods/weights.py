@@ -8,30 +8,46 @@ from rofl.models import Network
 
 
 def model_weights(net: Network) -> Tensors:
-    """A copy of all weights and running statistics."""
+    """Return a copy of all weights and running statistics, by their names in `state_dict`."""
     return {name: value.detach().clone() for name, value in float_entries(net.state_dict()).items()}
 
 
 def load_weights(net: Network, tensors: Tensors) -> None:
-    """Put weights and running statistics into a network; all of them, by name."""
-    own = float_entries(net.state_dict())
-    if own.keys() != tensors.keys():
-        raise ValueError(f"these weights are another network's: {sorted(own.keys() ^ tensors.keys())[:3]}")
+    """Copy weights and running statistics into a network.
+
+    Raises:
+        ValueError: the names are not exactly the network's.
+    """
+    current = float_entries(net.state_dict())
+    if current.keys() != tensors.keys():
+        raise ValueError(f"these weights are another network's: {sorted(current.keys() ^ tensors.keys())[:3]}")
     with torch.no_grad():
-        for name, value in own.items():
+        for name, value in current.items():
             value.copy_(tensors[name])
 
 
 def weight_update(net: Network, server_state: ServerState, samples: int) -> Tensors:
-    """n_k * (w_k - w): a client's summand of Eq. 10."""
+    """Return n_k * (w_k - w), a client's summand of Eq. 10.
+
+    Args:
+        net: the trained network, w_k.
+        server_state: what it started from, w.
+        samples: n_k.
+    """
     return weight_change(net, server_state.model, samples)
 
 
 def weight_change(net: Network, before: Tensors, samples: int) -> Tensors:
-    """The same for any network and the weights it started from."""
+    """Return samples * (weights - before) for any network.
+
+    Args:
+        net: the trained network.
+        before: the weights that it started from.
+        samples: the factor.
+    """
     return scaled_difference(float_entries(net.state_dict()), before, float(samples))
 
 
 def fedavg(server_state: ServerState, total: Update) -> Tensors:
-    """Eq. 10 from sums: w + sum of n_k (w_k - w) / sum of n_k, over the clients of this round."""
+    """Return Eq. 10 from sums over the clients of a round: w + sum of n_k (w_k - w) / sum of n_k."""
     return {name: value + total.model[name] / total.weight for name, value in server_state.model.items()}

@@ -1,4 +1,4 @@
-"""What stays with each client between its rounds."""
+"""Storage for what each client keeps between its rounds."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,11 @@ class ClientStateStore:
         self._memory: dict[int, Tensors] = {}
 
     def load(self, client: int) -> Tensors:
-        """The client's state; empty where it has none."""
+        """Return the client's state; {} where it has none.
+
+        Raises:
+            UserError: its file is missing or damaged.
+        """
         if client not in self.rounds:
             return {}
         if self.folder is None:
@@ -34,7 +38,13 @@ class ClientStateStore:
             raise UserError(problem, "start the run again") from error
 
     def save(self, client: int, index: int, state: Tensors) -> None:
-        """Keep the state that round `index` returned; an empty one takes no place."""
+        """Store a client's state; an empty one is not stored.
+
+        Args:
+            client: the client's number.
+            index: the round that returned the state.
+            state: the tensors to keep.
+        """
         if not state:
             self.rounds.pop(client, None)
             return

@@ -1,4 +1,4 @@
-"""Where clients compute: on accelerators where there are some, and in which surroundings."""
+"""The devices that clients train on, and the environment of processes that train."""
 
 import os
 import sys
@@ -10,13 +10,21 @@ from rofl.errors import UserError
 
 
 def devices() -> list[torch.device]:
-    """What $ROFL_DEVICE names, such as `cuda:1`, or all of a kind for `cuda`; else all accelerators; else the CPU."""
+    """Return the devices to use.
+
+    These are the ones that $ROFL_DEVICE names (`cuda:1`, or `cuda` for all), else all accelerators, else the CPU.
+
+    Raises:
+        UserError: $ROFL_DEVICE names a device that is not there.
+    """
     kind = torch.accelerator.current_accelerator(check_available=True)
-    found = [torch.device(kind.type, number) for number in range(torch.accelerator.device_count())] if kind else []
+    accelerators = (
+        [torch.device(kind.type, number) for number in range(torch.accelerator.device_count())] if kind else []
+    )
     wanted = os.environ.get("ROFL_DEVICE") or (kind or CPU).type
-    chosen = [device for device in [CPU, *found] if wanted in (device.type, str(device))]
+    chosen = [device for device in [CPU, *accelerators] if wanted in (device.type, str(device))]
     if not chosen:
-        names = ", ".join(map(str, [CPU, *found]))
+        names = ", ".join(map(str, [CPU, *accelerators]))
         raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or none")
     return chosen
 
@@ -27,6 +35,6 @@ _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_MMAP_MAX_": "0"}
 
 
 def worker_env() -> dict[str, str]:
-    """The environment of a program of ours that trains: our modules, one thread, and memory that it keeps."""
+    """Return the environment of a process that trains: this module path, one thread, memory is kept."""
     path = os.pathsep.join(filter(None, sys.path))
     return {**_KEEP_MEMORY, **os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

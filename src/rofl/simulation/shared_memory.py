@@ -1,4 +1,4 @@
-"""Tensors in memory that several processes see: the data set, and the weights that are broadcast."""
+"""Tensors in memory that several processes share: the data set, and the server state."""
 
 import mmap
 import os
@@ -14,14 +14,14 @@ _ALIGN = 64
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor lies in the shared memory."""
+    """Type, shape and offset of each tensor in the shared memory."""
 
     size: int
     places: dict[str, tuple[torch.dtype, tuple[int, ...], int]]  # type, shape, offset
 
 
 def layout(tensors: Tensors) -> Layout:
-    """One place after the other."""
+    """Return a layout of tensors one after the other, each aligned to 64 bytes."""
     places, end = {}, 0
     for name, value in tensors.items():
         places[name] = (value.dtype, tuple(value.shape), end)
@@ -30,7 +30,7 @@ def layout(tensors: Tensors) -> Layout:
 
 
 class SharedTensors:
-    """An unlinked file mapped by everybody who holds its descriptor: nothing to clean up, even after kill -9."""
+    """Tensors in an unlinked file, which processes map by its descriptor; nothing remains, even after kill -9."""
 
     def __init__(self, tensors: Tensors) -> None:
         self.layout = layout(tensors)
@@ -42,17 +42,17 @@ class SharedTensors:
         self.write(tensors)
 
     def write(self, tensors: Tensors) -> None:
-        """Put new values in place; names, types and shapes stay."""
+        """Copy new values into place; names, types and shapes stay."""
         for name, value in tensors.items():
             self.tensors[name].copy_(value)
 
     def close(self) -> None:
-        """Give the descriptor back; the memory goes with the last process that maps it."""
+        """Close the descriptor; the memory is freed with the last process that maps it."""
         os.close(self.descriptor)
 
 
 def attach(descriptor: int, places: Layout) -> Tensors:
-    """The tensors behind a descriptor, without copying."""
+    """Return the tensors behind a descriptor, without copying."""
     memory = mmap.mmap(descriptor, places.size)
     return {
         name: torch.frombuffer(memory, dtype=kind, count=_count(shape), offset=offset).view(shape)
