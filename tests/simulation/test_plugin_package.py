@@ -37,6 +37,7 @@ def digest(folder: Path) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_installed_package_runs_through_workers_and_resume(environment: dict[str, str], tmp_path: Path) -> None:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     run = ["run", "digits", "--method", "fedprox", *settings]
