@@ -201,31 +201,11 @@ def loose_types(files: list[SourceFile]) -> Counter[str]:
 
 
 def repeated_names(files: list[SourceFile]) -> dict[str, list[str]]:
-    """Return the file names that stand for more than one thing, with their paths; `__init__` is left out.
-
-    A command's file may be named like the module that it calls: `cli/run.py` and `training/run.py` are one thing if the
-    first imports the second, or calls `rofl.run`.
-    """
-    by_name: dict[str, list[SourceFile]] = {}
+    """Return the file names that are used more than once, with their paths; `__init__` is left out."""
+    by_name: dict[str, list[str]] = {}
     for file in files:
-        by_name.setdefault(file.path.rpartition("/")[2], []).append(file)
-    repeated = {}
-    for name, sharing in by_name.items():
-        called = {path for file in sharing if file.room == "cli" for path in _calls_same_name(file, sharing)}
-        left = [file.path for file in sharing if file.path not in called]
-        if len(left) > 1 and name != "__init__.py":
-            repeated[name] = [file.path for file in sharing]
-    return repeated
-
-
-def _calls_same_name(command: SourceFile, sharing: list[SourceFile]) -> Iterator[str]:
-    """Yield the files of the same name that a command's file imports from, or calls by the package's public name."""
-    stem = command.path.rpartition("/")[2].removesuffix(".py")
-    for file in sharing:
-        package = "rofl." + file.path.rpartition("/")[0].replace("/", ".")
-        calls = (f"from {package}.{stem} import ", f"from {package} import {stem} as", f"rofl.{stem}(")
-        if file is not command and any(call in command.text for call in calls):
-            yield file.path
+        by_name.setdefault(file.path.rpartition("/")[2], []).append(file.path)
+    return {name: paths for name, paths in by_name.items() if len(paths) > 1 and name != "__init__.py"}
 
 
 def bare_names(files: list[SourceFile]) -> dict[str, list[Function]]:

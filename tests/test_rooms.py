@@ -199,13 +199,13 @@ def test_an_arrow_that_points_up_is_seen_in_every_spelling() -> None:
         "from rich.table import Table",
         "import_module('rofl.methods.base')",
         "run(['-m', 'rofl.cli'])",
-        "LAZY = {'x': 'rofl.training.run:resume'}",
+        "LAZY = {'x': 'rofl.training.runner:resume'}",
         "from flwr.app import Message",
     ):
         assert wrong_imports("data/new.py", line), line
     for line in ("from rofl.core import noise", "from . import sets", "from rofl import errors", "import torch"):
         assert not wrong_imports("data/new.py", line), line
-    assert not wrong_imports("data/new.py", "'''Called by rofl.training.run.'''")
+    assert not wrong_imports("data/new.py", "'''Called by rofl.training.runner.'''")
     assert not wrong_imports("data/new.py", "raise UserError('No data.', 'rofl.resume(RUN, data=...)')")
 
 

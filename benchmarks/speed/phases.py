@@ -18,7 +18,7 @@ from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.core import centroids, losses
 from rofl.data import ClientDataset
 from rofl.methods import Rofl, RoundContext, rofl
-from rofl.methods.fused_sgd import FusedSGD
+from rofl.methods.local_sgd import FusedSGD
 from rofl.methods.pseudo_labels import PseudoLabels
 from rofl.models import Network
 from rofl.simulation.client import NetworkSpec, run_client

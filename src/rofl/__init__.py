@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from rofl.config.schema import Experiment
     from rofl.data.user import check_user_data as check_data
     from rofl.errors import Interrupted, UserError
-    from rofl.federation.join import join
-    from rofl.federation.serve import resume_serve, serve
+    from rofl.federation.coordinator import resume_serve, serve
+    from rofl.federation.site import join
     from rofl.report import write_report
     from rofl.reproduce.run_tables import reproduce as reproduce_tables
-    from rofl.training.compare import compare
+    from rofl.training.compare_runs import compare
     from rofl.training.label_audit import audit_data, audit_run
     from rofl.training.records import RoundRecord, RunSummary
-    from rofl.training.run import Run, resume, run
+    from rofl.training.runner import Run, resume, run
 
 # public name -> module below rofl, and the name there. A function cannot have the name of a room (audit, report,
 # reproduce): importing the room would replace it.
@@ -25,21 +25,21 @@ _PUBLIC = {
     "Experiment": ("config.schema", "Experiment"),
     "Interrupted": ("errors", "Interrupted"),
     "RoundRecord": ("training.records", "RoundRecord"),
-    "Run": ("training.run", "Run"),
+    "Run": ("training.runner", "Run"),
     "RunSummary": ("training.records", "RunSummary"),
     "UserError": ("errors", "UserError"),
     "audit_data": ("training.label_audit", "audit_data"),
     "audit_run": ("training.label_audit", "audit_run"),
     "check_data": ("data.user", "check_user_data"),
-    "compare": ("training.compare", "compare"),
+    "compare": ("training.compare_runs", "compare"),
     "from_data": ("config.presets", "from_data"),
-    "join": ("federation.join", "join"),
+    "join": ("federation.site", "join"),
     "preset": ("config.presets", "preset"),
     "reproduce_tables": ("reproduce.run_tables", "reproduce"),
-    "resume": ("training.run", "resume"),
-    "resume_serve": ("federation.serve", "resume_serve"),
-    "run": ("training.run", "run"),
-    "serve": ("federation.serve", "serve"),
+    "resume": ("training.runner", "resume"),
+    "resume_serve": ("federation.coordinator", "resume_serve"),
+    "run": ("training.runner", "run"),
+    "serve": ("federation.coordinator", "serve"),
     "write_report": ("report", "write_report"),
 }
 _RENAMED = {"own": "from_data"}  # names of 0.1

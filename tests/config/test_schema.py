@@ -14,7 +14,7 @@ import rofl
 from rofl.config.overrides import apply_overrides, parse_override, read_toml
 from rofl.config.presets import PRESETS, find_preset, preset
 from rofl.config.schema import Experiment, all_keys, parse_experiment
-from rofl.core.renamed import KEYS, VALUES
+from rofl.core.settings import RENAMED_KEYS, RENAMED_VALUES
 from rofl.data import DATASETS
 from rofl.errors import UserError
 from rofl.methods import METHODS, FedAvg, Rofl
@@ -421,6 +421,6 @@ def test_the_page_lists_every_setting_by_its_present_name_and_no_other() -> None
 
 def test_the_page_lists_every_renamed_setting_with_both_names() -> None:
     _, _, renamed = PAGE.partition("## Renamed settings")
-    pairs = {**KEYS, **{f"{key} = {old}": f"{key} = {new}" for (key, old), new in VALUES.items()}}
+    pairs = {**RENAMED_KEYS, **{f"{key} = {old}": f"{key} = {new}" for (key, old), new in RENAMED_VALUES.items()}}
     assert first_cells(renamed) == pairs.keys()
     assert all(f"| `{old}` | `{new}` |" in renamed for old, new in pairs.items())

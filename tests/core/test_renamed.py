@@ -7,7 +7,7 @@ import tomli_w
 
 from rofl.config.overrides import apply_overrides, parse_override, read_toml
 from rofl.config.schema import Experiment, all_keys, parse_experiment
-from rofl.core.renamed import KEYS, VALUES, notices, rename, upgrade
+from rofl.core.settings import RENAMED_KEYS, RENAMED_VALUES, notices, rename, upgrade
 from rofl.data.federated import load_federated
 from rofl.errors import UserError
 
@@ -34,27 +34,27 @@ def value_of(experiment: Experiment, key: str) -> object:
 
 def test_every_new_name_is_a_setting_and_no_old_one_is():
     known = set(all_keys({"method": {"name": "rofl"}}))
-    assert set(KEYS.values()) <= known
-    assert not set(KEYS) & known
-    assert VALID.keys() == KEYS.keys()
+    assert set(RENAMED_KEYS.values()) <= known
+    assert not set(RENAMED_KEYS) & known
+    assert VALID.keys() == RENAMED_KEYS.keys()
 
 
-@pytest.mark.parametrize("old", KEYS)
+@pytest.mark.parametrize("old", RENAMED_KEYS)
 def test_an_old_key_works_in_a_settings_file(old, tmp_path):
     table, _, field = old.partition(".")
     settings = {"name": "x", "method": {"name": "rofl"}}
     settings[table] = {**settings.get(table, {}), field: VALID[old]}
     (tmp_path / "x.toml").write_text(tomli_w.dumps(settings))
-    assert value_of(parse_experiment(read_toml(tmp_path / "x.toml")), KEYS[old]) == VALID[old]
+    assert value_of(parse_experiment(read_toml(tmp_path / "x.toml")), RENAMED_KEYS[old]) == VALID[old]
 
 
-@pytest.mark.parametrize("old", KEYS)
+@pytest.mark.parametrize("old", RENAMED_KEYS)
 def test_an_old_key_works_as_a_change(old):
     text = f'{old}="{VALID[old]}"' if isinstance(VALID[old], str) else f"{old}={str(VALID[old]).lower()}"
     changes = dict([parse_override(text)])
     settings = apply_overrides({"name": "x", "method": {"name": "rofl"}}, changes)
-    assert value_of(parse_experiment(settings), KEYS[old]) == VALID[old]
-    assert notices(changes) == [f"{old} is now called {KEYS[old]}"]
+    assert value_of(parse_experiment(settings), RENAMED_KEYS[old]) == VALID[old]
+    assert notices(changes) == [f"{old} is now called {RENAMED_KEYS[old]}"]
 
 
 def test_a_change_by_the_old_name_replaces_the_value_of_the_new_one():
@@ -64,14 +64,14 @@ def test_a_change_by_the_old_name_replaces_the_value_of_the_new_one():
     assert settings["data"] == {"brightness": 0.5}
 
 
-@pytest.mark.parametrize(("key", "old"), VALUES)
+@pytest.mark.parametrize(("key", "old"), RENAMED_VALUES)
 def test_an_old_value_works(key, old):
-    assert rename(key, old) == (key, VALUES[key, old])
-    assert notices({key: old}) == [f"{key} = {old} is now called {key} = {VALUES[key, old]}"]
+    assert rename(key, old) == (key, RENAMED_VALUES[key, old])
+    assert notices({key: old}) == [f"{key} = {old} is now called {key} = {RENAMED_VALUES[key, old]}"]
     path = {"path": "somewhere"} if old == "given" else {}
     chosen = parse_experiment({"name": "x", "data": {"partition": old, **path}})
-    assert chosen.data.partition == VALUES[key, old]
-    assert apply_overrides({"data": {"partition": "iid"}}, {key: old})["data"]["partition"] == VALUES[key, old]
+    assert chosen.data.partition == RENAMED_VALUES[key, old]
+    assert apply_overrides({"data": {"partition": "iid"}}, {key: old})["data"]["partition"] == RENAMED_VALUES[key, old]
 
 
 def test_names_that_did_not_change_are_left_alone():

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rofl.data import DATASETS, load_dataset, registry
+from rofl.data import DATASETS, dataset_registry, load_dataset
 from rofl.errors import UserError
 
 
@@ -13,7 +13,7 @@ def test_digits_need_no_folder(tmp_path):
 
 def test_a_set_is_read_from_its_own_folder_below_the_data_folder(tmp_path, monkeypatch):
     asked: list[Path] = []
-    monkeypatch.setitem(registry.DATASETS, "mnist", asked.append)
+    monkeypatch.setitem(dataset_registry.DATASETS, "mnist", asked.append)
     load_dataset("mnist", tmp_path)
     monkeypatch.setenv("ROFL_DATA", str(tmp_path / "other"))
     load_dataset("mnist")

@@ -17,9 +17,9 @@ from rofl.data import user
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, make_credentials
 from rofl.federation.flower_internal.processes import free_port
-from rofl.federation.join import SiteConfig, preview
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
+from rofl.federation.site import SiteConfig, preview
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_records import SiteInfo
 from rofl.training.lock import exclusive

@@ -9,7 +9,7 @@ from torch import nn
 
 from rofl.core.rng import seeded
 from rofl.core.tensors import Tensors
-from rofl.methods.fused_sgd import FusedSGD
+from rofl.methods.local_sgd import FusedSGD
 
 
 def trained(make: Callable[[nn.Module], Any], frozen: bool) -> Tensors:

@@ -5,8 +5,7 @@ from torch import nn
 from rofl.core.rng import seeded
 from rofl.core.tensors import digest
 from rofl.models import MODELS, Network, build
-from rofl.models.layers import conv_block
-from rofl.models.network import FeatureClassifier, mixed_precision
+from rofl.models.network import FeatureClassifier, conv_block, mixed_precision
 
 SHAPE = (3, 8, 8)
 each_model = pytest.mark.parametrize("name", MODELS)

@@ -11,7 +11,7 @@ from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset, Dataset
 from rofl.data.sources.digits import load_digits
 from rofl.methods import Method, RoundContext, ServerState, Update
-from rofl.methods.fused_sgd import FusedSGD
+from rofl.methods.local_sgd import FusedSGD
 from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 

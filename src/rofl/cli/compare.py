@@ -25,13 +25,12 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Run several methods and seeds on the same data, and print one table; finished runs in the folder are kept."""
-    from rofl.cli.follow_run import check_log, follow_run
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import ProgressListener, check_log, follow_run
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
     from rofl.cli.tables import comparison_table
     from rofl.methods import METHODS
     from rofl.report import write_report
-    from rofl.training.compare import compare
+    from rofl.training.compare_runs import compare
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
     for name in names:

@@ -8,7 +8,7 @@ from rofl.cli.app import app, print_json, print_message, stdout
 from rofl.cli.options import Json, Out, Workers
 
 if TYPE_CHECKING:
-    from rofl.training.run import Run
+    from rofl.training.runner import Run
 
 _SUSPECTS = 10  # shown as pictures
 
@@ -22,9 +22,9 @@ def demo_command(out: Out = Path("runs/demo"), workers: Workers = None, as_json:
     from rofl.cli.tables import comparison_table
     from rofl.config.presets import preset
     from rofl.report import write_report
-    from rofl.training.compare import Comparison
-    from rofl.training.run import run
+    from rofl.training.compare_runs import Comparison
     from rofl.training.run_dir import RunDir
+    from rofl.training.runner import run
 
     folder = out or Path("runs/demo")
     print_message("Handwritten digits at 20 clients; 40 % of the labels are wrong. Plain FedAvg against rofl.")

@@ -12,7 +12,7 @@ from rofl.cli.options import Data, DataDir, Insecure, Json, Out, Test, check_flo
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.federation.join import OutgoingData
+    from rofl.federation.site import OutgoingData
 
 
 @app.command("join", epilog="Example: rofl join --server localhost:9443 --data scans --credentials keys/sites/clinic-a")
@@ -40,15 +40,15 @@ def join_command(
         raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.progress import decoding_bar
     from rofl.cli.tables import print_run
-    from rofl.federation import join as federation
+    from rofl.federation import site
     from rofl.report import write_report
 
-    config = federation.SiteConfig(credentials, client, name, data, test, out, data_dir)
+    config = site.SiteConfig(credentials, client, name, data, test, out, data_dir)
     with decoding_bar() as progress:
         if dry_run:
-            _print_outgoing(federation.preview(config, on_progress=progress))
+            _print_outgoing(site.preview(config, on_progress=progress))
             return
-        finished = federation.join(server, config, on_message=print_message, on_progress=progress)
+        finished = site.join(server, config, on_message=print_message, on_progress=progress)
     page = write_report([finished.folder], finished.folder / "report.html", data_dir)
     print_message(f"This site's suspects: {finished.folder / 'suspects'}")
     print_message(f"This site's page: {page}")

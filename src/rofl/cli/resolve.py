@@ -11,8 +11,7 @@ from rofl.config import presets
 from rofl.config.overrides import apply_overrides, parse_override, read_toml
 from rofl.config.presets.user_data import choose_for_data
 from rofl.config.schema import Experiment, parse_experiment
-from rofl.core import renamed
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings, notices
 from rofl.data import Dataset, user
 from rofl.data.user.names import plural
 from rofl.errors import UserError
@@ -75,7 +74,7 @@ def resolve_experiment(options: ExperimentOptions, quiet: bool = False) -> Exper
     changes = options.overrides()
     settings = read_toml(Path(options.what)) if options.is_file else None
     if not quiet:
-        for line in dict.fromkeys([*renamed.notices(_dotted(settings or {})), *renamed.notices(changes)]):
+        for line in dict.fromkeys([*notices(_dotted(settings or {})), *notices(changes)]):
             print_message(f"notice: {line}")
     if options.data is not None:
         if options.what and settings is None:

@@ -18,13 +18,12 @@ def resume_command(
     as_json: Json = False,
 ) -> None:
     """Continue an interrupted run; it ends as if nothing had happened."""
-    from rofl.cli.follow_run import check_log, follow_run
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import ProgressListener, check_log, follow_run
     from rofl.cli.resolve import decode_user_images
     from rofl.cli.tables import print_run
     from rofl.report import write_report
-    from rofl.training.run import resume
     from rofl.training.run_dir import RunDir
+    from rofl.training.runner import resume
 
     experiment = RunDir(folder).read_experiment()
     check_log(log)

@@ -25,12 +25,11 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Train once, and write a run folder with a page."""
-    from rofl.cli.follow_run import check_log, follow_run
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import ProgressListener, check_log, follow_run
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
     from rofl.cli.tables import print_run
     from rofl.report import write_report
-    from rofl.training.run import next_run_dir, run
+    from rofl.training.runner import next_run_dir, run
 
     check_log(log)
     experiment = resolve_experiment(ExperimentOptions(what, sets, method, seed, dp, data, test, labels))

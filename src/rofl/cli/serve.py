@@ -50,19 +50,19 @@ def serve_command(
     from rofl.cli.progress import ProgressListener
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
     from rofl.cli.tables import print_run
-    from rofl.federation import serve as federation
+    from rofl.federation import coordinator
     from rofl.federation.server_config import ServerConfig
     from rofl.report import Audience, write_report
-    from rofl.training.run import next_run_dir
+    from rofl.training.runner import next_run_dir
 
     with ProgressListener() as progress:
-        callbacks = federation.ServeCallbacks(print_message, progress.begin, progress)
+        callbacks = coordinator.ServeCallbacks(print_message, progress.begin, progress)
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
             if what or preset or clients or sets or method or seed is not None or dp is not None or out:
                 problem = "A run that is resumed keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
-            finished = federation.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
+            finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
         else:
             if insecure == (credentials is not None):
                 raise UserError(
@@ -80,7 +80,7 @@ def serve_command(
             if not config.clients:
                 raise UserError("It is not said how many sites there are to be.", "--clients 2")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
-            finished = federation.serve(folder, config, experiment, callbacks=callbacks, data_dir=data_dir)
+            finished = coordinator.serve(folder, config, experiment, callbacks=callbacks, data_dir=data_dir)
     write_report([finished.folder], finished.folder / "report.html", data_dir, Audience(server=True))
     print_run(finished, as_json)
 

@@ -6,9 +6,9 @@ from rich.table import Table
 from rofl.audit.detection import Detection
 from rofl.audit.result import NoiseEstimate
 from rofl.cli.app import print_json, stdout
-from rofl.training.compare import Comparison
+from rofl.training.compare_runs import Comparison
 from rofl.training.records import PrivacyRecord
-from rofl.training.run import Run
+from rofl.training.runner import Run
 
 
 def print_run(run: Run, as_json: bool) -> None:

@@ -5,8 +5,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from rofl.core.renamed import rename, upgrade
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings, rename, upgrade
 from rofl.errors import UserError
 from rofl.methods import METHODS
 

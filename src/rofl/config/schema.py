@@ -9,14 +9,13 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from rofl.config.overrides import method_fields
-from rofl.core.renamed import upgrade
-from rofl.core.spec import Settings, Spec
+from rofl.core.settings import Settings, Spec, upgrade
 from rofl.data.specs import DataSpec, NoiseSpec, SplitSpec
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
 from rofl.methods.postprocessors import Bfloat16, GaussianDP, Postprocessor
 from rofl.methods.processed import with_postprocessors
-from rofl.models.spec import ModelSpec
+from rofl.models.model_registry import ModelSpec
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
 _USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the noise ratio: estimated, or a guess

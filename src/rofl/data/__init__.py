@@ -6,7 +6,7 @@ a data set together with its noise and its clients.
 
 from rofl.data.client_dataset import ClientDataset, batches
 from rofl.data.dataset import Dataset
-from rofl.data.registry import DATASETS, load_dataset
+from rofl.data.dataset_registry import DATASETS, load_dataset
 from rofl.data.transforms import Transform
 
 __all__ = ["DATASETS", "ClientDataset", "Dataset", "Transform", "batches", "load_dataset"]

@@ -13,8 +13,8 @@ from rofl.data import brightness, partition
 from rofl.data.client_dataset import ClientDataset
 from rofl.data.corruption import corrupt_clients, corrupt_labels
 from rofl.data.dataset import Dataset
+from rofl.data.dataset_registry import load_dataset
 from rofl.data.label_csv import read_labels
-from rofl.data.registry import load_dataset
 from rofl.data.sampled_clients import SampledClients
 from rofl.data.specs import IN_MEMORY, SplitSpec
 from rofl.data.split_file import read_split, write_split

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from rofl.core.spec import Spec
-from rofl.data.registry import DATASETS
+from rofl.core.settings import Spec
+from rofl.data.dataset_registry import DATASETS
 from rofl.data.sources import cifar10n
 from rofl.data.user import SUFFIXES, UserSource
 from rofl.errors import UserError

@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rofl.core.renamed import rename
 from rofl.core.serialization import deserialize, serialize
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings, rename
 from rofl.core.tensors import Tensors, digest
 from rofl.data import atomic
 from rofl.data.specs import SplitSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 import tomli_w
 
 from rofl.config.overrides import read_toml
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings
 from rofl.data import atomic
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials

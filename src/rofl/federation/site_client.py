@@ -17,8 +17,8 @@ from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.training.records import RoundRecord
-from rofl.training.run import summarize
 from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.runner import summarize
 
 
 @dataclass(frozen=True)

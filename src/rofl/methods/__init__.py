@@ -7,7 +7,7 @@ from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.methods.coteaching import CoTeaching
 from rofl.methods.fedavg import FedAvg
 from rofl.methods.joint import Joint
-from rofl.methods.registry import METHODS
+from rofl.methods.method_registry import METHODS
 from rofl.methods.rofl import Rofl
 from rofl.methods.selflearning import SelfLearning
 

@@ -9,7 +9,7 @@ import torch
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import Method, RoundContext, ServerState, Update
-from rofl.methods.postprocessors.base import Postprocessor, ServerStep
+from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 from rofl.methods.weights import load_weights
 from rofl.models import Network
 

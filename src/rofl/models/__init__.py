@@ -4,7 +4,7 @@ Every network has `classes`, `feature_size` and `forward(x) -> (logits, features
 """
 
 from rofl.models.adapter import adapt
+from rofl.models.model_registry import MODELS, build
 from rofl.models.network import Network
-from rofl.models.registry import MODELS, build
 
 __all__ = ["MODELS", "Network", "adapt", "build"]

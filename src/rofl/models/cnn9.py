@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from rofl.models.layers import conv_block, global_average
-from rofl.models.network import FeatureClassifier
+from rofl.models.network import FeatureClassifier, conv_block, global_average
 
 _CHANNELS = (128, 128, 128, 256, 256, 256, 512, 256, 128)
 _POOL_AFTER = (2, 5)

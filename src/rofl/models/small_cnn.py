@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from rofl.models.layers import conv_block, global_average
-from rofl.models.network import FeatureClassifier
+from rofl.models.network import FeatureClassifier, conv_block, global_average
 
 
 class SmallCnn(FeatureClassifier):

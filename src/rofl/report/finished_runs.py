@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rofl.config.schema import Experiment
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings
 from rofl.errors import UserError
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir

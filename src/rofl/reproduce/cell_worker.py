@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from rofl.errors import UserError
-from rofl.training.run import resume
+from rofl.training.runner import resume
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings
 
 Scale = Literal["tiny", "lite", "paper"]
 Measure = Literal["accuracy", "precision", "recall", "seconds", "features apart", "weights apart"]

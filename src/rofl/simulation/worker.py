@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from rofl.models.registry import MODELS
+from rofl.models.model_registry import MODELS
 from rofl.simulation.executor import ClientExecutor
 from rofl.simulation.shared_memory import attach
 

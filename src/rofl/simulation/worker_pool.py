@@ -15,7 +15,7 @@ import torch
 
 from rofl.core.serialization import serialize
 from rofl.core.tensors import CPU, Tensors
-from rofl.models.registry import MODELS
+from rofl.models.model_registry import MODELS
 from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices, worker_env
 from rofl.simulation.executor import ClientExecutor

@@ -18,8 +18,8 @@ from rofl.data.specs import DataSpec
 from rofl.errors import UserError
 from rofl.training.inputs import load_inputs, network_spec
 from rofl.training.records import RunSummary
-from rofl.training.run import start_simulation
 from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.runner import start_simulation
 
 
 def audit_run(

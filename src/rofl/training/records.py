@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from rofl.audit.detection import Detection
 from rofl.audit.result import AuditMetrics, ListQuality, NoiseEstimate
-from rofl.core.renamed import rename
+from rofl.core.settings import rename
 from rofl.simulation.rounds import RoundResult
 
 FORMAT = 2  # of summary.json; 0.1 wrote no number

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings
 
 
 @dataclass(frozen=True)

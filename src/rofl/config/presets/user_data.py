@@ -10,7 +10,7 @@ from rofl.config.overrides import apply_overrides
 from rofl.config.presets.preset import Preset
 from rofl.config.presets.quick import SELF_LABELS
 from rofl.config.schema import Experiment, parse_experiment
-from rofl.core.spec import Settings
+from rofl.core.settings import Settings
 from rofl.data import Dataset
 from rofl.data.user import Progress, load_user_data
 from rofl.data.user.names import safe_names

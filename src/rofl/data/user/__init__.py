@@ -3,7 +3,7 @@
 `source` lists the samples of a path, `decode` reads images, `scan` combines both, `load` makes the data set.
 """
 
-from rofl.data.user.data_check import DataCheck, check_user_data
+from rofl.data.user.check import DataCheck, check_user_data
 from rofl.data.user.decode import Progress
 from rofl.data.user.load import load_for_audit, load_user_data
 from rofl.data.user.source import SUFFIXES, UserSource

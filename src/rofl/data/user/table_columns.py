@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from rofl.core.spec import Spec
+from rofl.core.settings import Spec
 from rofl.errors import UserError
 
 HINT = "a table with the columns of the one the model was trained on"

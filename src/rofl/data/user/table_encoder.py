@@ -13,7 +13,7 @@ import torch
 from pydantic import ValidationError, model_validator
 from torch import Tensor
 
-from rofl.core.spec import Spec
+from rofl.core.settings import Spec
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.table_columns import (
     HINT,

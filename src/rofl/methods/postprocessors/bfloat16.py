@@ -6,7 +6,7 @@ import torch
 
 from rofl.core.tensors import round_bf16
 from rofl.methods.base import RoundContext, ServerState, Update
-from rofl.methods.postprocessors.base import Postprocessor, ServerStep
+from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 
 
 @dataclass(frozen=True)

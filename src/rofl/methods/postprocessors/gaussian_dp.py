@@ -8,7 +8,7 @@ import torch
 from rofl.core.dp import privatize
 from rofl.core.tensors import Tensors, scaled_difference, zeros_like
 from rofl.methods.base import RoundContext, ServerState, Update
-from rofl.methods.postprocessors.base import Postprocessor, ServerStep
+from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 
 _STATISTICS = ("running_mean", "running_var")  # batch norm's: at first they move far, while the weights hardly do
 _MIN_VARIANCE_SHARE = 0.1  # of a running variance that a round leaves: noise must not make it negative

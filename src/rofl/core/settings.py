@@ -1,14 +1,17 @@
-"""Settings that were renamed since 0.1: the old names keep working, with a notice.
+"""Tables of settings: their base class, and the settings that were renamed since 0.1.
 
-Settings files, `--set` options, run folders and split files of 0.1 are all read through this table.
+Old names keep working, with a notice: settings files, `--set` options, run folders and split files of 0.1 are all read
+through the tables below.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from rofl.core.spec import Settings
+from pydantic import BaseModel, ConfigDict
 
-KEYS = {  # old -> new
+Settings: TypeAlias = Mapping[str, Any]  # unchecked: tables as TOML gives them, or dotted keys
+
+RENAMED_KEYS = {  # old -> new
     "data.each": "data.samples_per_client",
     "data.minimum": "data.min_samples",
     "data.light": "data.brightness",
@@ -20,7 +23,13 @@ KEYS = {  # old -> new
     "noise.whole_class": "noise.fully_noisy_class",
     "method.lr_every": "method.lr_decay_every",
 }
-VALUES = {("data.partition", "drawn"): "sampled", ("data.partition", "given"): "natural"}
+RENAMED_VALUES = {("data.partition", "drawn"): "sampled", ("data.partition", "given"): "natural"}
+
+
+class Spec(BaseModel):
+    """A pydantic model of one table of settings, which is immutable and refuses unknown keys and infinite numbers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def rename(key: str, value: Any) -> tuple[str, Any]:
@@ -31,8 +40,8 @@ def rename(key: str, value: Any) -> tuple[str, Any]:
     >>> rename("data.light", 0.5), rename("data.partition", "drawn")
     (('data.brightness', 0.5), ('data.partition', 'sampled'))
     """
-    key = KEYS.get(key, key)
-    return key, VALUES.get((key, value), value) if isinstance(value, str) else value
+    key = RENAMED_KEYS.get(key, key)
+    return key, RENAMED_VALUES.get((key, value), value) if isinstance(value, str) else value
 
 
 def notices(changes: Settings) -> list[str]:

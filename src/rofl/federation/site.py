@@ -15,8 +15,8 @@ from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_node import SiteNode
 from rofl.federation.site_records import SiteInfo
-from rofl.training.run import Run, resume
 from rofl.training.run_dir import RunDir
+from rofl.training.runner import Run, resume
 
 _PREVIEW_SAMPLES = 64  # what leaves a site does not depend on how many samples it has
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

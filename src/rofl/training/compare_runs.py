@@ -12,8 +12,8 @@ from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.training.loop import Listener
 from rofl.training.records import RunSummary
-from rofl.training.run import Run, resume, run
 from rofl.training.run_dir import RunDir
+from rofl.training.runner import Run, resume, run
 
 # Called before each run with its experiment and folder; gives the listener of that run, and is closed after it.
 RunFollower: TypeAlias = Callable[[Experiment, Path], AbstractContextManager[Listener | None]]

@@ -1,12 +1,15 @@
-"""The networks by name, and how one is built."""
+"""The networks by name, the settings that choose one, and how it is built."""
 
 import inspect
 from collections.abc import Callable
+from typing import Annotated
 
+from pydantic import Field, field_validator
 from torch import nn
 
 from rofl.core.registry import Registry
 from rofl.core.rng import seeded
+from rofl.core.settings import Spec
 from rofl.errors import UserError
 from rofl.models.adapter import adapt
 from rofl.models.cnn9 import Cnn9
@@ -21,6 +24,20 @@ ModelFactory = Callable[..., nn.Module]
 MODELS: Registry[ModelFactory] = Registry(
     "model", "rofl.models", {"cnn9": Cnn9, "small": SmallCnn, "mlp": Mlp, "resnet50": ResNet50}
 )
+
+
+class ModelSpec(Spec):
+    """Which network to train."""
+
+    name: str = "small"
+    width: Annotated[float, Field(gt=0, le=8)] = 1.0  # multiplies all channels
+    weights: str = ""  # where training starts: "" at random, "imagenet", or a file
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        MODELS.find(name)
+        return name
 
 
 def build(name: str, shape: tuple[int, int, int], classes: int, width: float, seed: int) -> Network:

@@ -30,8 +30,8 @@ from rofl.simulation.rounds import RoundResult
 from rofl.training.inputs import accuracy, load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, SiteRecord
-from rofl.training.run import Run, start_simulation
 from rofl.training.run_dir import RunDir
+from rofl.training.runner import Run, start_simulation
 
 _FLOWER = "flower"  # the folder of Flower's logs; a start that failed leaves it behind
 

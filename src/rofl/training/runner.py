@@ -22,8 +22,7 @@ from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
-from rofl.training.components import with_components
-from rofl.training.inputs import accuracy, load_inputs
+from rofl.training.inputs import accuracy, load_inputs, with_components
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
