@@ -160,10 +160,10 @@ def test_public_names_are_where_the_table_of_the_package_says() -> None:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PUBLIC"
     )
     assert len(table) > 5
-    for module, attribute in table.values():
+    for module, name in table.values():
         file = module_file(f"rofl.{module}")
         assert file is not None, module
-        assert attribute in top_names(file), (attribute, module)
+        assert name in top_names(file), (name, module)
         assert may_import("__init__.py", f"rofl.{module}"), module
 
 
@@ -218,3 +218,13 @@ def test_flower_outside_its_public_interface_is_one_folders_work() -> None:
         assert wrong_imports("federation/new.py", line), line
         assert not wrong_imports("federation/flower_internal/new.py", line), line
     assert not wrong_imports("federation/new.py", "from flwr.serverapp.strategy import Strategy")
+
+
+def test_the_page_to_find_ones_way_names_what_is_there() -> None:
+    docs = SOURCE.parents[1] / "docs"
+    page = (docs / "architecture.md").read_text()
+    named = {name for name in re.findall(r"`([a-z0-9_]+/[\w/.]*)`", page) if name.partition("/")[0] in DOORS}
+    assert len(named) > 30
+    assert sorted(name for name in named if not (SOURCE / name).exists()) == []
+    drawing = (docs / "images" / "rooms.svg").read_text()
+    assert set(re.findall(r'class="n"[^>]*>(\w+)<', drawing)) == DOORS.keys() - {"__init__", "__main__"}

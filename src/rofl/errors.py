@@ -23,7 +23,12 @@ class Interrupted(Exception):
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> UserError:
-    """An unknown name, with the nearest right one.
+    """Return the error of an unknown name, which suggests the nearest right one.
+
+    Args:
+        what: what the name stands for, such as "preset".
+        name: the name that is unknown.
+        names: all that are known.
 
     >>> str(unknown("preset", "digit", ["digits", "mnist"]))
     "There is no preset 'digit'. Try: 'digits' (there are: digits, mnist)"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import rofl
+from rofl.cli.main import app
 from rofl.config.overrides import parse_override
 from rofl.core.tensors import Tensors, digest
 from rofl.methods import FedAvg, Method
@@ -18,6 +21,7 @@ from rofl.training.run_dir import RunDir
 
 PAGE = (Path(__file__).parents[2] / "docs" / "new-method.md").read_text()
 FEW = ("rounds=2", "clients=4", "cohort=2", "data.train=120", "data.test=60", "model.name=mlp", "method.epochs=1")
+QUICK = [word for change in FEW for word in ("--set", change)]
 
 
 @pytest.fixture
@@ -29,6 +33,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     sys.modules.pop("fedprox", None)
+
+
+def run(*words: str) -> None:
+    done = CliRunner().invoke(app, [*words, *QUICK])
+    assert done.exit_code == 0, f"{done.output} {done.exception}"
+
+
+def test_the_commands_of_the_page_run(folder: Path) -> None:
+    (block,) = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
+    commands = [shlex.split(line.partition("rofl ")[2]) for line in block.splitlines()]
+    assert [words[0] for words in commands] == ["run", "compare"]
+    for words in commands:
+        run(*words, "--workers", "0")
 
 
 def test_workers_give_the_same_bits_and_the_penalty_counts(folder: Path) -> None:

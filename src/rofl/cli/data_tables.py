@@ -1,8 +1,7 @@
 """Data for the terminal and as JSON: a split of `rofl split`, and the findings of `rofl data check`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import torch
 from rich.markup import escape
@@ -17,40 +16,57 @@ from rofl.data.user.names import list_some, plural
 _LISTED = 20  # clients, classes or files; --json has all
 
 
-def split_facts(federated: FederatedDataset) -> dict[str, Any]:
-    """Return the sizes of a split, and the share of wrong labels over all and at each client."""
+@dataclass(frozen=True)
+class SplitFacts:
+    """A split as `rofl split --json` prints it: its sizes, and the share of wrong labels in all and at each client."""
+
+    dataset: str
+    noise: str
+    seed: int
+    clients: int
+    samples: int
+    smallest_client: int
+    largest_client: int
+    classes: int
+    truth_known: bool
+    wrong: float
+    client_wrong: list[float]
+
+
+def split_facts(federated: FederatedDataset) -> SplitFacts:
+    """Return the sizes of a split and its shares of wrong labels."""
     sizes = torch.as_tensor(client_sizes(federated.parts))
-    return {
-        "dataset": federated.images.name,
-        "noise": federated.spec.noise.text,
-        "seed": federated.spec.seed,
-        "clients": len(sizes),
-        "samples": len(federated.labels),
-        "smallest_client": int(sizes.min()),
-        "largest_client": int(sizes.max()),
-        "classes": len(federated.images.classes),
-        "truth_known": federated.images.truth_known,
-        "wrong": federated.noise_ratio,
-        "client_wrong": federated.client_noise_rates,
-    }
+    return SplitFacts(
+        dataset=federated.images.name,
+        noise=federated.spec.noise.text,
+        seed=federated.spec.seed,
+        clients=len(sizes),
+        samples=len(federated.labels),
+        smallest_client=int(sizes.min()),
+        largest_client=int(sizes.max()),
+        classes=len(federated.images.classes),
+        truth_known=federated.images.truth_known,
+        wrong=federated.noise_ratio,
+        client_wrong=federated.client_noise_rates,
+    )
 
 
 def split_table(federated: FederatedDataset) -> Table:
     """Return the facts of a split as a table."""
     facts = split_facts(federated)
-    shares = [100 * share for share in facts["client_wrong"]]
-    wrong = "wrong labels" if facts["truth_known"] else "labels made wrong"  # others may have been wrong before
+    shares = [100 * share for share in facts.client_wrong]
+    wrong = "wrong labels" if facts.truth_known else "labels made wrong"  # others may have been wrong before
     rows = {
-        "clients": f"{facts['clients']}, with {facts['smallest_client']} to {facts['largest_client']} samples",
-        "samples": str(facts["samples"]),
-        "classes": str(facts["classes"]),
-        wrong: f"{100 * facts['wrong']:.1f} %",
+        "clients": f"{facts.clients}, with {facts.smallest_client} to {facts.largest_client} samples",
+        "samples": str(facts.samples),
+        "classes": str(facts.classes),
+        wrong: f"{100 * facts.wrong:.1f} %",
         "per client": f"{min(shares):.1f} to {max(shares):.1f} %",
     }
-    return facts_table(f"{facts['dataset']}, {facts['noise']}", rows)
+    return facts_table(f"{facts.dataset}, {facts.noise}", rows)
 
 
-def check_facts(check: DataCheck) -> dict[str, Any]:
+def check_facts(check: DataCheck) -> dict[str, object]:
     """Return the findings about usable data for JSON; what does not apply to its kind is left out."""
     return {"usable": True, **{name: value for name, value in asdict(check).items() if value is not None}}
 

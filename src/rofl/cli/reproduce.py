@@ -56,7 +56,7 @@ def reproduce_command(
         raise typer.Exit(130) from None
     markdown, page = write_markdown(plan, results), write_paper_page(results, plan.out / f"{plan.name}.html")
     if as_json:
-        print_json({result.table.name: result_rows(result) for result in results})
+        print_json({result.table.name: [asdict(row) for row in result_rows(result)] for result in results})
     else:
         for result in results:
             stdout.print(result_table(result))

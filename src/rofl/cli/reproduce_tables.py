@@ -1,6 +1,6 @@
 """The results of `rofl reproduce` for the terminal and as JSON."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -36,18 +36,43 @@ def result_table(result: TableResult) -> Table:
     return table
 
 
-def result_rows(result: TableResult) -> list[dict[str, Any]]:
-    """Return the results of a table for JSON, one entry per cell."""
+@dataclass(frozen=True)
+class ResultRow:
+    """One number of a table as `rofl reproduce --json` prints it.
+
+    Attributes:
+        row: The name of its row.
+        column: The name of its column.
+        measure: What the number is.
+        ours: The mean over seeds; None where no run gave a number.
+        spread: The standard deviation over seeds.
+        seeds: How many runs gave a number.
+        paper: The number in the paper; None in figures.
+        problem: Why there is no number; None where there is one.
+    """
+
+    row: str
+    column: str
+    measure: str
+    ours: float | None
+    spread: float | None
+    seeds: int
+    paper: float | None
+    problem: str | None
+
+
+def result_rows(result: TableResult) -> list[ResultRow]:
+    """Return the results of a table, one entry per cell."""
     return [
-        {
-            "row": one.cell.row,
-            "column": one.cell.column,
-            "measure": one.cell.measure,
-            "ours": one.mean,
-            "spread": one.spread,
-            "seeds": len(one.values),
-            "paper": one.cell.paper,
-            "problem": one.problem or None,
-        }
+        ResultRow(
+            row=one.cell.row,
+            column=one.cell.column,
+            measure=one.cell.measure,
+            ours=one.mean,
+            spread=one.spread,
+            seeds=len(one.values),
+            paper=one.cell.paper,
+            problem=one.problem or None,
+        )
         for one in result.cells
     ]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rofl.cli.app import print_message
 from rofl.cli.progress import decoding_bar
@@ -46,7 +45,7 @@ class ExperimentOptions:
         """Whether `what` is a settings file."""
         return self.what.endswith(".toml") or Path(self.what).is_file()
 
-    def overrides(self) -> dict[str, Any]:
+    def overrides(self) -> Settings:
         """Return all changes of settings, with dotted keys; options such as --seed win over --set."""
         changes = {} if self.dp is None else {"privacy.clip": 1.0}
         changes |= dict(parse_override(text) for text in self.sets or [])
@@ -116,9 +115,9 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
     return [*lines, f"note: {images.note}"] if images.note else lines
 
 
-def _dotted(settings: Settings) -> dict[str, Any]:
+def _dotted(settings: Settings) -> Settings:
     """Return the settings of a file, which has tables, with dotted keys."""
-    dotted: dict[str, Any] = {}
+    dotted: dict[str, object] = {}
     for key, value in settings.items():
         dotted |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {key: value}
     return dotted

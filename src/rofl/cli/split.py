@@ -1,5 +1,6 @@
 """`rofl split`: wrong labels and clients of an experiment, drawn once and kept in a file."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def split_command(
         federated.save(out)
         print_message(f"To use it, add to rofl run: --set data.split={out}")
     if as_json:
-        print_json(split_facts(federated))
+        print_json(asdict(split_facts(federated)))
     else:
         stdout.print(split_table(federated))
 

@@ -10,7 +10,7 @@ from rofl.errors import UserError
 from rofl.methods import METHODS
 
 
-def apply_overrides(settings: Settings, changes: Settings) -> dict[str, Any]:
+def apply_overrides(settings: Settings, changes: Settings) -> Settings:
     """Return settings in tables with changes made to them; neither argument is changed.
 
     Args:
@@ -21,7 +21,7 @@ def apply_overrides(settings: Settings, changes: Settings) -> dict[str, Any]:
     Raises:
         UserError: A dotted key leads into something that is no table.
     """
-    changed = upgrade(settings)
+    changed = dict(upgrade(settings))
     changes = dict(rename(key, value) for key, value in changes.items())
     for key, value in changes.items():
         table = changed
@@ -54,7 +54,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> Settings:
     """Return the tables of a TOML file.
 
     Raises:

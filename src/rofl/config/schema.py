@@ -115,7 +115,7 @@ class Experiment(Spec):
 
     @field_validator("method")
     @classmethod
-    def _complete_method(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def _complete_method(cls, settings: Settings) -> Settings:
         """Add the method's defaults for the hyper-parameters that are not set."""
         name = settings.get("name", "rofl")
         return {"name": name, **asdict(_build_method(name, settings))}  # type: ignore[call-overload]

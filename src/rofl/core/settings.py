@@ -60,7 +60,7 @@ def notices(changes: Settings) -> list[str]:
     return lines
 
 
-def upgrade(settings: Settings) -> dict[str, Any]:
+def upgrade(settings: Settings) -> Settings:
     """Return settings in tables, with all names as they are now.
 
     Args:

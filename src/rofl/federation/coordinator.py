@@ -1,11 +1,10 @@
 """The Python API of `rofl serve`: admit the sites, run the rounds, and write a run folder like that of a local run."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -168,8 +167,7 @@ def _train(
             test = stack.enter_context(simulation), federated
         server_state, history = train(run_dir, experiment, start, _ServerEngine(engine, test), callbacks.listener)
         callbacks.on_message("All rounds are done; the sites judge their labels.")
-        shared = json.dumps([_without_sites(record) for record in history])
-        reports = engine.finish(server_state, experiment.rounds, shared, network.classes)
+        reports = engine.finish(server_state, experiment.rounds, _history_for_sites(history), network.classes)
     sites = [registry.sites[client] for client in range(registry.clients)]
     note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports)
     noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
@@ -230,9 +228,10 @@ def _network_spec(experiment: Experiment) -> NetworkSpec:
     return NetworkSpec(model.name, shape, len(data.classes), model.width, derive(experiment.seed, "network"))
 
 
-def _without_sites(record: RoundRecord) -> dict[str, Any]:
-    """Return a round's record as JSON, without who took part: sites are not told about each other."""
-    return record.model_copy(update={"cohort": [], "dropped": {}}).model_dump()
+def _history_for_sites(history: Sequence[RoundRecord]) -> str:
+    """Return the records of all rounds as JSON, without who took part: sites are not told about each other."""
+    anonymous = [record.model_copy(update={"cohort": [], "dropped": {}}) for record in history]
+    return json.dumps([record.model_dump() for record in anonymous])
 
 
 def estimate_noise(sites: list[SiteInfo], reports: Mapping[int, SiteReport]) -> NoiseEstimate:

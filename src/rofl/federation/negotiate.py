@@ -1,18 +1,18 @@
 """Settings that fit all sites with data of their own, from what each of them says about it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets.user_data import DataSummary, choose_settings
 from rofl.config.schema import Experiment, parse_experiment
+from rofl.core.settings import Settings
 from rofl.data.user.names import natural
 from rofl.errors import UserError
 from rofl.federation.site_records import SiteInfo
 
 
-def negotiate(sites: Sequence[SiteInfo], changes: Mapping[str, Any]) -> Experiment:
+def negotiate(sites: Sequence[SiteInfo], changes: Settings) -> Experiment:
     """Return settings for all: every class that any site has, one image size, and what suits the number of samples.
 
     Args:

@@ -10,7 +10,15 @@ _EXPANSION = 4  # a block's outputs by its inner channels
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3, 1 x 1, and a way past them; the 3 x 3 has the stride, as in torchvision ("v1.5")."""
+    """Convolutions of 1 x 1, 3 x 3 and 1 x 1 with a shortcut; the 3 x 3 has the stride, as in torchvision ("v1.5").
+
+    Args:
+        inputs: channels of the input.
+        inner: channels of the 3 x 3 convolution.
+        outputs: channels of the output.
+        stride: of the 3 x 3 convolution and of the shortcut.
+        downsample: whether the shortcut is a 1 x 1 convolution, since input and output differ in shape.
+    """
 
     def __init__(self, inputs: int, inner: int, outputs: int, stride: int, downsample: bool) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from rofl.core.settings import Settings
 
@@ -80,7 +80,7 @@ class PaperTable:
         return list(dict.fromkeys(cell.column for cell in self.cells))
 
 
-def noise_settings(kind: str, ratio: float) -> dict[str, Any]:
+def noise_settings(kind: str, ratio: float) -> Settings:
     """Return the settings of a noise kind and ratio, with dotted keys."""
     return {"noise.kind": kind, "noise.ratio": ratio}
 

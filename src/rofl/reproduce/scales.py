@@ -6,6 +6,7 @@ from typing import Any
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
 from rofl.config.schema import Experiment, parse_experiment
+from rofl.core.settings import Settings
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
 
 _ROUND_SETTINGS = ("t_pl", "start")  # hyper-parameters that count rounds
@@ -83,7 +84,7 @@ def _resolve(base: Experiment, key: str, value: Any) -> Any:
     return max(1, round(base.method[key.removeprefix("method.")] * value.factor))
 
 
-def _same_effort(base: Experiment) -> dict[str, Any]:
+def _same_effort(base: Experiment) -> Settings:
     """Return the settings of a centralized run with as many passes over the data as the federated one makes.
 
     A round is then one pass; settings that count rounds shrink with their number.

@@ -1,6 +1,6 @@
 """What a run needs before its first round: its settings with what the caller hands over, its data and its network."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from torch import Tensor
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.registry import Registry
 from rofl.core.rng import derive
+from rofl.core.settings import Settings
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset, load_federated
 from rofl.data.pretrained_weights import weights_file
@@ -40,7 +41,7 @@ def with_components(
     """
     if method is None and model is None and dataset is None:
         return experiment
-    settings: dict[str, Any] = experiment.model_dump(exclude_none=True)
+    settings = experiment.model_dump(exclude_none=True)
     if method is not None:
         if not is_dataclass(method) or isinstance(method, type):
             raise UserError(f"{method!r} is not an instance of a dataclass.", "@dataclass(frozen=True) and MyMethod()")
@@ -69,14 +70,14 @@ def name_of(registry: Registry[Any], thing: Any) -> str:
     return f"{module}:{name}"
 
 
-def _data_settings(settings: Mapping[str, Any], dataset: Dataset, keep_noise: bool) -> dict[str, Any]:
-    """Settings of samples in memory; labels that nobody vouches for get no noise on top."""
+def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Settings:
+    """Return the settings of samples in memory; labels that nobody vouches for get no noise on top."""
     kept = {key: value for key, value in settings["data"].items() if key not in ("path", "test_path", "name")}
     partition = kept["partition"]
     if dataset.owners is not None and partition in ("iid", "natural"):
         partition = "natural"
     data = {**kept, "name": IN_MEMORY, "fingerprint": dataset.fingerprint, "partition": partition}
-    changed: dict[str, Any] = {"data": data}
+    changed: dict[str, object] = {"data": data}
     if partition == "natural":
         clients = len(dataset.clients)
         changed |= {"clients": clients, "cohort": min(settings["cohort"], clients)}
@@ -111,11 +112,17 @@ def load_inputs(
 
 
 def network_spec(experiment: Experiment, images: Dataset, weights: str = "") -> NetworkSpec:
-    """The network for these images; `weights` is a file to start from."""
+    """Return the network for these images.
+
+    Args:
+        experiment: the network's name and width, and the seed of its weights.
+        images: the data set, for the shape of an input and the classes.
+        weights: a file to start from; "" to start at random.
+    """
     spec, shape, classes = experiment.model, images.shape, len(images.classes)
     return NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
 
 
 def accuracy(logits: Tensor, truth: Tensor) -> float:
-    """Accuracy in per cent of logits (n, K) by the true classes (n,)."""
+    """Return the accuracy in per cent of logits (n, K) by the true classes (n,)."""
     return float((logits.argmax(dim=1) == truth).double().mean() * 100)

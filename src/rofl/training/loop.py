@@ -28,7 +28,13 @@ class Engine(Protocol):
         """The round of each client's state."""
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Yield rounds `first` to `last`, from a server state."""
+        """Train, and yield the result of each round as it ends.
+
+        Args:
+            server_state: the state before the first of these rounds.
+            first: the number of the first round to run.
+            last: the number of the last one.
+        """
 
     def accuracy(self, server_state: ServerState, index: int) -> float | None:
         """Return the accuracy of a server state in per cent; None where nothing can be evaluated."""

@@ -23,7 +23,7 @@ from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.inputs import accuracy, load_inputs, with_components
-from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.loop import Engine, Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
@@ -122,7 +122,16 @@ def start_simulation(
     workers: int | None = None,
     states: ClientStateStore | None = None,
 ) -> Iterator[Simulation]:
-    """Server and clients of a federated data set, with their worker processes; these end with the block."""
+    """Yield server and clients of a federated data set; their worker processes end with the block.
+
+    Args:
+        experiment: the method, the cohort and the seed.
+        federated: the clients' samples and the test set.
+        network: what to train.
+        server_state: any state, for the shapes of what workers receive.
+        workers: client processes; one per core where None, 0 to train in this process.
+        states: the clients' states; empty where None.
+    """
     images, method = federated.images, experiment.build_method()
     pool = WorkerPool(
         default_workers() if workers is None else workers,
@@ -144,7 +153,7 @@ def start_simulation(
 
 
 @dataclass(frozen=True)
-class LocalEngine:
+class LocalEngine(Engine):
     """Clients on this machine, and a test set."""
 
     simulation: Simulation

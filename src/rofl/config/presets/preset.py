@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rofl.core.settings import Settings
 
@@ -21,7 +20,7 @@ class Preset:
     settings: Settings
     methods: Mapping[str, Settings] = field(default_factory=dict)
 
-    def for_method(self, name: str | None = None) -> dict[str, Any]:
+    def for_method(self, name: str | None = None) -> Settings:
         """Return the settings for a method, with its hyper-parameters; for the preset's own method where None."""
         common = dict(self.settings.get("method", {}))
         chosen = common.get("name", "rofl") if name is None else name

@@ -1,18 +1,19 @@
 """Presets that finish on a laptop within minutes."""
 
-from typing import Any
+from collections.abc import Mapping
 
 from rofl.config.presets.preset import Preset
+from rofl.core.settings import Settings
 
 # All methods that change labels begin a third into the run, as the paper's MNIST does.
-SELF_LABELS: dict[str, dict[str, Any]] = {
+SELF_LABELS: Mapping[str, Settings] = {
     "rofl": {"t_pl": 10},
     "joint": {"start": 10},
     "selflearning": {"lr": 0.25, "lr_decay_every": 0, "start": 10},  # its own rate is for a pre-trained network
 }
 
 
-def _lite(about: str, data: str, name: str | None = None, noise: dict[str, Any] | None = None) -> Preset:
+def _lite(about: str, data: str, name: str | None = None, noise: Settings | None = None) -> Preset:
     """Return a preset of 10,000 real images and the paper's network at 1/8 width.
 
     Args:

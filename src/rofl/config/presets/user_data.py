@@ -59,8 +59,8 @@ def choose_for_data(
     summary, named = _summarize(images, given)
     clients = given.get("clients", named or max(1, min(_MAX_CLIENTS, len(images.train_labels) // _MIN_SAMPLES)))
     chosen = choose_settings(summary, given, spec.title, clients)
-    chosen["data"] = {**chosen["data"], "partition": "natural" if named else "iid"}
-    return parse_experiment(apply_overrides(_merge_tables(chosen, base), dotted)), images
+    data = {**chosen["data"], "partition": "natural" if named else "iid"}
+    return parse_experiment(apply_overrides(_merge_tables({**chosen, "data": data}, base), dotted)), images
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class DataSummary:
     is_table: bool = False
 
 
-def choose_settings(summary: DataSummary, given: Settings, title: str, clients: int) -> dict[str, Any]:
+def choose_settings(summary: DataSummary, given: Settings, title: str, clients: int) -> Settings:
     """Return settings that suit user data, in tables.
 
     Args:
@@ -105,8 +105,8 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
     named = len(summary.sizes) > 1
     size = int(median(summary.sizes)) if named else summary.sizes[0] // counted
     channels, side, _ = summary.shape
-    model: dict[str, Any] = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
-    data: dict[str, Any] = {} if summary.is_table else {"side": side, "channels": channels}
+    model: Settings = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
+    data: Settings = {} if summary.is_table else {"side": side, "channels": channels}
     return Preset(
         f"{title}: user data",
         {
@@ -123,7 +123,7 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
     )
 
 
-def _merge_tables(chosen: Settings, base: Settings) -> dict[str, Any]:
+def _merge_tables(chosen: Settings, base: Settings) -> Settings:
     """Return chosen settings, overridden table by table by those of a file."""
     merged = dict(chosen)
     for key, value in base.items():
