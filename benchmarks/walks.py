@@ -1,8 +1,9 @@
 """Measure how far a reader walks through the source: from an image to the page, and from an update to the server.
 
 A walk is measured by running the real commands. Its steps are the public functions of rofl in the order of their first
-calls; constructors count, private helpers and functions inside functions do not, nor does a function that is first
-called from its own file, since the reader is there already. `files` is the number of files that the steps are in,
+calls; constructors count. Left out are private helpers, functions inside functions, templates of the page, calls that
+only fill a table while a module is imported, and a function that is first called from its own file, since the reader is
+there already. `files` is the number of files that the steps are in,
 `room_changes` how often two consecutive steps are in different rooms (entries at the top of the package).
 
 - `local_walk`: `rofl run --data FOLDER --workers 0`, which ends by writing the page.
@@ -142,10 +143,9 @@ def _record(out: Path, source: str, command: Sequence[str]) -> None:
         code = frame.f_code
         if event != "call" or code in entered or not code.co_filename.startswith(prefix):
             return
-        caller = frame.f_back
-        while caller is not None and not caller.f_code.co_filename.startswith(prefix):
-            caller = caller.f_back
-        entered[code] = caller is None or caller.f_code.co_filename != code.co_filename
+        callers = [one.f_code for one in _callers(frame) if one.f_code.co_filename.startswith(prefix)]
+        if not any(one.co_name == "<module>" for one in callers):
+            entered[code] = not callers or callers[0].co_filename != code.co_filename
 
     sys.argv = ["rofl", *command]
     from rofl.cli import main
@@ -160,12 +160,21 @@ def _record(out: Path, source: str, command: Sequence[str]) -> None:
         out.write_text(json.dumps([(code.co_filename.removeprefix(prefix), code.co_qualname) for code in steps]))
 
 
+def _callers(frame: FrameType) -> Iterator[FrameType]:
+    """Yield the frames that led to a call, the nearest first."""
+    caller = frame.f_back
+    while caller is not None:
+        yield caller
+        caller = caller.f_back
+
+
 def _is_public(code: CodeType) -> bool:
-    """Whether it is a function, not a module's or class's body, and nothing in its name is private."""
+    """Whether it is a function of a Python file, not a module's or class's body, and nothing in its name is private."""
     is_function = bool(code.co_flags & 1)  # CO_OPTIMIZED
     parts = code.co_qualname.split(".")
     named = all(not part.startswith(("_", "<")) or part in ("__init__", "__call__") for part in parts)
-    return is_function and named and not Path(code.co_filename).name.startswith("__main__")
+    path = Path(code.co_filename)
+    return is_function and named and path.suffix == ".py" and path.stem != "__main__"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,13 +16,13 @@ TINY = {"clients": 2, "cohort": 2, "rounds": 4, "data.train": 200, "data.test": 
 
 
 class Person:
-    """A process that runs a command of rofl."""
+    """A process that runs a command of rofl; `path` has the folders of modules that it can import."""
 
-    def __init__(self, name: str, place: Path, *arguments: str, bad: str = "") -> None:
+    def __init__(self, name: str, place: Path, *arguments: str, bad: str = "", path: Sequence[Path] = (ROOT,)) -> None:
         self.log = place / f"{name}.log"
         start = ["-m", "tests.federation.bad_site", bad] if bad else ["-m", "rofl"]
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        modules = os.pathsep.join(filter(None, [*map(str, path), os.environ.get("PYTHONPATH")]))
+        quiet = {"OMP_NUM_THREADS": "1", "PYTHONPATH": modules}
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *start, *arguments],
@@ -74,8 +74,8 @@ class People:
         if kind is None:
             until(lambda: not left_behind(self.place), lambda: f"the end of {left_behind(self.place)}", 20)
 
-    def rofl(self, name: str, *arguments: str, bad: str = "") -> Person:
-        person = Person(name, self.place, *arguments, bad=bad)
+    def rofl(self, name: str, *arguments: str, bad: str = "", path: Sequence[Path] = (ROOT,)) -> Person:
+        person = Person(name, self.place, *arguments, bad=bad, path=path)
         self.all.append(person)
         return person
 

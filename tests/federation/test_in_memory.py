@@ -31,6 +31,7 @@ from rofl.training.run_dir import RunDir
 from tests.federation.in_memory_grid import InMemoryGrid
 
 CLIENTS, ROUNDS = 3, 3
+FOREIGN = "tests.simulation.toy_plugin:FedProx"  # with client state, and without the settings that ours have
 
 
 def experiment(method: str = "rofl", **changes: Any) -> Experiment:
@@ -65,7 +66,7 @@ def last(federation: FlowerEngine, server_state: ServerState, first: int = 1, un
     return server_state
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", [*sorted(METHODS), FOREIGN])
 def test_every_method_gives_the_digest_of_a_local_run(method: str, tmp_path: Path) -> None:
     chosen = experiment(method)
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary

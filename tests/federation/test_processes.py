@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 import rofl
 from rofl.federation.credentials import make_credentials
 from rofl.federation.flower_internal.processes import free_port
-from tests.federation.people import TINY, People, sets, until
+from tests.federation.people import ROOT, TINY, People, sets, until
 
 
 @pytest.fixture
@@ -115,6 +115,37 @@ def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, ve
     assert "Traceback" not in said
     if version == "newer":  # 0.1 does not check
         assert sentence in " ".join(site.said().split())
+
+
+@pytest.mark.slow
+def test_the_example_package_goes_through_a_federation(people: People, tmp_path: Path) -> None:
+    """Its method, model and data set, by their modules; a site that lacks the package says so in one sentence."""
+    plugin = (ROOT / "examples" / "plugin" / "src",)
+    address = f"127.0.0.1:{free_port()}"
+    foreign = {
+        "data.name": "rofl_fedprox.stripes:load_stripes",
+        "model.name": "rofl_fedprox.perceptron:perceptron",
+        "method.mu": 0.1,
+        **TINY,
+        "rounds": 2,
+    }
+    options = ("--preset", "digits", "--method", "rofl_fedprox.fedprox:FedProx", *sets(foreign))
+    where = ("--insecure", "--address", address, "--out", "run")
+    coordinator = people.rofl("serve", "serve", *options, *where, path=plugin)
+    lacking = people.rofl("lacking", "join", "--server", address, "--insecure", "--name", "lacking")
+    lacking.wait_for("rofl_fedprox")
+    coordinator.wait_for("rofl_fedprox")
+    lacking.kill()
+    for client in (0, 1):
+        arguments = ("--server", address, "--insecure", "--client", str(client), "--name", f"site-{client}")
+        people.rofl(f"site-{client}", "join", *arguments, "--out", f"site-{client}", path=plugin)
+    assert coordinator.code() == 0, coordinator.said()
+    local = people.rofl("local", "run", "digits", *options[2:], "--workers", "0", "--out", "local", path=plugin)
+    assert local.code() == 0, local.said()
+    assert people.summary()["method"] == "rofl_fedprox.fedprox:FedProx"
+    assert [entry["dropped"] for entry in people.history()] == [{}] * 2
+    assert people.summary()["digest"] == people.summary("local")["digest"]
+    assert "Traceback" not in coordinator.said() + lacking.said()
 
 
 @pytest.mark.slow

@@ -129,3 +129,14 @@ def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path) -> N
     text = (tmp_path / "runs" / "reproduce" / "lite" / "covidx.md").read_text()
     assert "- Not run: COVIDx is not in empty/covidx_mini." in text
     assert "| Ours | - / 93.5 |" in text
+
+
+def test_a_method_of_somebody_else_runs_in_a_table(tmp_path) -> None:
+    method = "tests.simulation.toy_plugin:FedProx"
+    arguments = ["table-ablation", "--method", method, "--cells", method, "--out", "out", "--json"]
+    done = rofl("reproduce", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ((row,),) = json.loads(done.stdout).values()
+    assert (row["row"], row["column"], row["paper"], row["seeds"]) == (method, "accuracy", None, 1)
+    assert row["ours"] > 30
+    assert method in (tmp_path / "out" / "tiny" / "table-ablation.html").read_text()

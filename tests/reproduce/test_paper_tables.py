@@ -503,3 +503,28 @@ def test_a_grid_can_run_on_another_data_set_and_says_so() -> None:
     )
     with pytest.raises(UserError, match="no data set of the paper 'minst'"):
         make_plan("table-ablation", "lite", 1, Path("nowhere"), data="minst")
+
+
+FOREIGN = "tests.simulation.toy_plugin:FedProx"  # has no batch size
+
+
+def test_a_further_method_gets_rows_of_its_own_in_every_table() -> None:
+    for table in find_tables("all"):
+        ((wider, cells),) = make_plan(table.name, method=FOREIGN, cells=FOREIGN).chosen
+        assert wider.cells[: len(table.cells)] == table.cells
+        assert {cell.column for cell in cells} == set(table.columns)
+        assert {(cell.method, cell.paper) for cell in cells} == {(FOREIGN, None)}
+        assert len({(cell.row, cell.column) for cell in cells}) == len(cells)
+        assert not [key for cell in cells for key in cell.changes if key.startswith("method.")]
+        for cell in cells:
+            chosen = cell_experiment(wider, cell, "tiny", seed=0)
+            assert chosen is None or chosen.method_name == FOREIGN
+    ((_, ablation),) = make_plan("table-ablation", method=FOREIGN, cells=FOREIGN).chosen
+    assert [cell.row for cell in ablation] == [FOREIGN]  # its five variants are one to others
+    ((_, detection),) = make_plan("table-detection", method=FOREIGN, cells=f"{FOREIGN}: recall").chosen
+    assert {cell.measure for cell in detection} == {"recall"}
+
+
+def test_a_further_method_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match="cannot be imported"):
+        make_plan("table-ablation", method="tests.absent:FedProx")

@@ -21,6 +21,7 @@ def reproduce_command(
     ] = "tiny",
     cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
     data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",
+    method: Annotated[str, typer.Option(help="a further method for each table, such as package.module:Class")] = "",
     seeds: Seeds = 1,
     out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/reproduce"),
     jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
@@ -41,7 +42,7 @@ def reproduce_command(
         }
         print_listing(about, "table or figure", as_json)
         return
-    plan = make_plan(name, scale, seeds, out, cells, data)
+    plan = make_plan(name, scale, seeds, out, cells, data, method)
     cost = plan_cost(plan)
     print_message(cost_line(plan, cost))
     if plan_only:

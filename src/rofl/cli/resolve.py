@@ -105,11 +105,13 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
     form = f"{channels} features" if images.is_table else f"{height} x {width} pixels, {colours}"
     natural = experiment.data.partition == "natural" and images.clients
     clients = f"{len(images.clients)} clients" if natural else f"shared out over {experiment.clients} clients"
+    batch = experiment.method.get("batch")  # a method of somebody else may have none
+    batches = "" if batch is None else f"batches of {batch}, "
     lines = [
         f"{experiment.data.title}: {clients}, {len(images.classes)} classes, {len(images.train_labels)} samples to "
         f"train with and {len(images.test_labels)} to test with, {form}",
-        f"chosen: model {experiment.model.name} at width {experiment.model.width:g}, batches of "
-        f"{experiment.method['batch']}, {experiment.cohort} of {experiment.clients} clients a round, "
+        f"chosen: model {experiment.model.name} at width {experiment.model.width:g}, {batches}"
+        f"{experiment.cohort} of {experiment.clients} clients a round, "
         f"{plural(experiment.rounds, 'round')}; --set changes it",
     ]
     return [*lines, f"note: {images.note}"] if images.note else lines

@@ -31,7 +31,7 @@ def apply_overrides(settings: Settings, changes: Settings) -> Settings:
             if not isinstance(table, dict):
                 raise UserError(f"{part} is not a table, so {key} cannot be set.", f"a table [{part}] in the settings")
         table[last] = value
-    kind = _method_class(changes.get("method.name"))
+    kind = find_method_class(changes.get("method.name"))
     if kind is not None:
         kept = {"name", *method_fields(kind)}
         kept |= {key.removeprefix("method.") for key in changes}
@@ -72,7 +72,7 @@ def method_fields(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _method_class(name: Any) -> type | None:
+def find_method_class(name: Any) -> type | None:
     """Return the class of a method, or None where the name is wrong: `parse_experiment` refuses it later."""
     try:
         return METHODS.find(name) if isinstance(name, str) else None

@@ -24,7 +24,8 @@ _DATASETS: dict[str, tuple[int, int, tuple[int, int, int], int]] = {  # training
 }
 _FORWARD_SHARE = 0.33  # the cost of a forward pass, as a share of a training step
 _NETWORKS = {"coteaching": 2}  # networks that a method trains, where it is not one
-_LARGEST_BATCH = 4_000_000  # values in a timed batch: a step of ResNet-50 takes seconds
+_DEFAULT_BATCH = 50  # of a method that has no setting `batch`
+_MAX_VALUES = 4_000_000  # values in a timed batch: a step of ResNet-50 takes seconds
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,9 @@ def core_seconds(experiments: Iterable[Experiment]) -> float:
 def _core_seconds(experiment: Experiment) -> float:
     train, test, shape, classes = _DATASETS[experiment.data.name]
     train, test = min(train, experiment.data.train or train), min(test, experiment.data.test or test)
-    step = _seconds_per_image(experiment.model.name, experiment.model.width, shape, classes, experiment.method["batch"])
-    passes = experiment.rounds * experiment.method["epochs"] * experiment.cohort / experiment.clients
+    batch = experiment.method.get("batch", _DEFAULT_BATCH)
+    step = _seconds_per_image(experiment.model.name, experiment.model.width, shape, classes, batch)
+    passes = experiment.rounds * experiment.method.get("epochs", 1) * experiment.cohort / experiment.clients
     evaluations = experiment.rounds / experiment.evaluate_every + min(LAST_ROUNDS, experiment.rounds)
     trained = passes * train * _NETWORKS.get(experiment.method_name, 1)
     return step * float(trained + _FORWARD_SHARE * (min(evaluations, experiment.rounds) * test + train))
@@ -69,7 +71,7 @@ def _core_seconds(experiment: Experiment) -> float:
 def _seconds_per_image(name: str, width: float, shape: tuple[int, int, int], classes: int, batch: int) -> float:
     """Return the seconds of a training step on one core, divided by its images."""
     channels, height, across = shape
-    count = max(2, min(batch, _LARGEST_BATCH // (channels * height * across * 10)))
+    count = max(2, min(batch, _MAX_VALUES // (channels * height * across * 10)))
     net = build(name, shape, classes, width, seed=0)
     images = torch.zeros(count, *shape).contiguous(memory_format=torch.channels_last)
     times = []

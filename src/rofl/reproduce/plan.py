@@ -1,12 +1,14 @@
 """Plans: which cells of which tables to run, chosen by name."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError, unknown
+from rofl.methods import METHODS
 from rofl.reproduce.paper_figures import FIGURES
-from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
+from rofl.reproduce.paper_table import Measure, PaperTable, Scale, TableCell
 from rofl.reproduce.paper_tables import TABLES
 from rofl.reproduce.scales import cell_experiment
 
@@ -62,6 +64,7 @@ def make_plan(
     out: Path | str = Path("runs/reproduce"),
     cells: str = "",
     data: str = "",
+    method: str = "",
 ) -> Plan:
     """Return a plan for a table or figure of the paper.
 
@@ -72,12 +75,16 @@ def make_plan(
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
         cells: Rows, columns or methods with commas between; only cells in these are run. All where empty.
         data: Another of the paper's data sets to run on than the table's.
+        method: A further method, such as "package.module:Class", which gets rows of its own in each table.
 
     Raises:
         UserError: A name is unknown, or no cell fits.
     """
     words = {word.strip().lower() for word in cells.split(",") if word.strip()}
     tables = [_on_dataset(table, data) for table in find_tables(name)] if data else find_tables(name)
+    if method:
+        METHODS.find(method)  # a wrong name is refused before anything runs
+        tables = [_with_method(table, method) for table in tables]
     for word in sorted(words - set().union(*(_cell_words(table) for table in tables))):
         example = f"a row or column, such as {tables[0].rows[-1]!r} or {tables[0].columns[0]!r}"
         raise UserError(f"No cell of {name} is called {word!r}.", example)
@@ -110,6 +117,29 @@ def _on_dataset(table: PaperTable, data: str) -> PaperTable:
     return replace(table, data=data, note=f"{note} {table.note}".strip())
 
 
+def _with_method(table: PaperTable, method: str) -> PaperTable:
+    """Return a table with rows for a further method: what the others run, without their own hyper-parameters.
+
+    Cells that then ask for the same are one. The row is named after the method, and after the row that it follows where
+    the method has several in a column.
+    """
+    found: dict[tuple[str, Measure, str], TableCell] = {}
+    for cell in table.cells:
+        changes = {key: value for key, value in cell.changes.items() if not key.startswith("method.")}
+        found.setdefault((cell.column, cell.measure, repr(changes)), replace(cell, changes=changes))
+    columns = Counter(cell.column for cell in found.values())
+    rows = [
+        replace(
+            cell,
+            row=method if columns[cell.column] == 1 else f"{method}: {cell.row}",
+            method=method,
+            paper=None,
+        )
+        for cell in found.values()
+    ]
+    return replace(table, cells=(*table.cells, *rows))
+
+
 def _cell_words(table: PaperTable) -> set[str]:
     """Return every word that chooses cells of a table: rows, columns and methods, in lower case."""
     return {word.lower() for cell in table.cells for word in (cell.row, cell.column, cell.method)}
@@ -118,7 +148,7 @@ def _cell_words(table: PaperTable) -> set[str]:
 def _choose_cells(table: PaperTable, words: set[str]) -> list[TableCell]:
     """Return the cells that words choose: columns limit the columns, rows and methods limit the rows."""
     columns = {column for column in table.columns if column.lower() in words}
-    rows = {cell.row for cell in table.cells if {cell.row.lower(), cell.method} & words}
+    rows = {cell.row for cell in table.cells if {cell.row.lower(), cell.method.lower()} & words}
     if words and not columns and not rows:
         return []
     columns, rows = columns or set(table.columns), rows or set(table.rows)

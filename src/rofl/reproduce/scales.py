@@ -89,7 +89,7 @@ def _same_effort(base: Experiment) -> Settings:
 
     A round is then one pass; settings that count rounds shrink with their number.
     """
-    passes = math.ceil(base.rounds * base.method["epochs"] * base.cohort / base.clients)
+    passes = math.ceil(base.rounds * base.method.get("epochs", 1) * base.cohort / base.clients)
     shrink = passes / base.rounds
     schedules = {f"method.{name}": base.method[name] for name in _ROUND_SETTINGS if name in base.method}
     return {"rounds": passes, **{key: max(1, round(value * shrink)) for key, value in schedules.items()}}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rofl.config.overrides import find_method_class, method_fields
 from rofl.core.settings import Settings
 
 
@@ -21,8 +22,14 @@ class Preset:
     methods: Mapping[str, Settings] = field(default_factory=dict)
 
     def for_method(self, name: str | None = None) -> Settings:
-        """Return the settings for a method, with its hyper-parameters; for the preset's own method where None."""
+        """Return the settings for a method, with its hyper-parameters; for the preset's own method where None.
+
+        Of the hyper-parameters that the preset has for all methods, those that this one lacks are left out.
+        """
         common = dict(self.settings.get("method", {}))
         chosen = common.get("name", "rofl") if name is None else name
+        kind = find_method_class(chosen)
+        if kind is not None:
+            common = {key: value for key, value in common.items() if key in method_fields(kind)}
         specific = self.methods.get(chosen, {}) if isinstance(chosen, str) else {}  # a wrong type is refused later
         return {**self.settings, "method": {**common, **specific, "name": chosen}}
