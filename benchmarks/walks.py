@@ -85,8 +85,12 @@ def flower_walk(source: Path) -> Walk:
             _start(source, folder / f"{name}.json", [*command, "--insecure", "--out", str(folder / name)])
             for name, command in commands.items()
         ]
-        for process in started:
-            _finish(process)
+        try:
+            for process in started:
+                _finish(process)
+        finally:
+            for process in started:  # where one failed the other would wait for it
+                process.kill()
         steps = [step for name in commands for step in _read_steps(folder / f"{name}.json")]
         return Walk(tuple(step for step in dict.fromkeys(steps) if not step[0].startswith(_DATA_AND_PAGE)))
 
