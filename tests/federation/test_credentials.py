@@ -18,7 +18,8 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.cli.flower_supernode import _try_setup_client_authentication
 
 from rofl.errors import UserError
-from rofl.federation.credentials import ServerCredentials, SiteCredentials, make_credentials
+from rofl.federation.credentials import ServerCredentials, SiteCredentials
+from rofl.federation.issue_credentials import make_credentials
 
 
 @pytest.fixture
@@ -141,14 +142,14 @@ def test_a_host_is_added_later(made: Path) -> None:
 
 
 def test_a_certificate_that_will_soon_expire_is_renewed(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rofl.federation.credentials._RENEWAL", timedelta(days=900))
+    monkeypatch.setattr("rofl.federation.issue_credentials._RENEWAL", timedelta(days=900))
     before = snapshot(made)
     make_credentials(made, ["north"], [])
     assert {name for name, raw in snapshot(made).items() if raw != before[name]} == {"server/server.pem"}
 
 
 def test_an_expired_certificate_is_told(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rofl.federation.credentials._SERVER_LIFE", timedelta(hours=1))
+    monkeypatch.setattr("rofl.federation.issue_credentials._SERVER_LIFE", timedelta(hours=1))
     make_credentials(made, ["north"], ["new.example.org"])
     with pytest.raises(UserError, match=r"server\.pem expired on 20..-..-..\."):
         ServerCredentials.read(made / "server")

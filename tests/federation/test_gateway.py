@@ -43,8 +43,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import UserError
-from rofl.federation.credentials import ServerCredentials, SiteCredentials, make_credentials
+from rofl.federation.credentials import ServerCredentials, SiteCredentials
 from rofl.federation.gateway import CALLS, REGISTRATION, Gateway
+from rofl.federation.issue_credentials import make_credentials
 
 
 def soon(what: Callable[[], bool], patience: float = 60) -> bool:

@@ -15,8 +15,9 @@ from flwr.app import Context, RecordDict
 
 from rofl.data import user
 from rofl.errors import UserError
-from rofl.federation.credentials import ServerCredentials, make_credentials
+from rofl.federation.credentials import ServerCredentials
 from rofl.federation.flower_internal.processes import free_port
+from rofl.federation.issue_credentials import make_credentials
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site import SiteConfig, preview

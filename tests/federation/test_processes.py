@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 import rofl
-from rofl.federation.credentials import make_credentials
 from rofl.federation.flower_internal.processes import free_port
+from rofl.federation.issue_credentials import make_credentials
 from tests.federation.people import ROOT, TINY, People, sets, until
 
 

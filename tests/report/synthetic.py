@@ -39,7 +39,7 @@ class Made:
         with pytest.MonkeyPatch.context() as patch, quick_plane():
             patch.setattr("rofl.report.page.load_federated", lambda *_: self.federated)
             if not charts:
-                patch.setattr("rofl.report.document.plotly_source", lambda: "const Plotly = {newPlot() {}};")
+                patch.setattr("rofl.report.environment.plotly_source", lambda: "const Plotly = {newPlot() {}};")
             return report.write_report([self.folder], out, audience=report.Audience(**view))
 
 

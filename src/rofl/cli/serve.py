@@ -87,7 +87,7 @@ def serve_command(
 
 def _make_credentials(folder: Path, sites: list[str], hosts: list[str]) -> None:
     """Write certificates and keys, and print what to do with them."""
-    from rofl.federation.credentials import make_credentials
+    from rofl.federation.issue_credentials import make_credentials
 
     make_credentials(folder, sites, hosts)
     print_message(

@@ -1,32 +1,25 @@
 """The Python API of `rofl serve`: admit the sites, run the rounds, and write a run folder like that of a local run."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from rofl.audit import transition
-from rofl.audit.result import AuditMetrics, NoiseEstimate
+from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
 from rofl.core.rng import derive
-from rofl.data.federated import FederatedDataset
 from rofl.errors import UserError
-from rofl.federation.flower_engine import FlowerEngine
+from rofl.federation.flower_engine import FlowerEngine, ServerEngine
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
-from rofl.federation.site_records import SiteInfo, SiteReport
+from rofl.federation.site_records import estimate_noise
 from rofl.federation.site_registry import SiteRegistry
-from rofl.methods.base import ServerState
 from rofl.simulation.client import NetworkSpec
-from rofl.simulation.engine import Simulation
-from rofl.simulation.rounds import RoundResult
-from rofl.training.inputs import accuracy, load_inputs
+from rofl.training.inputs import load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run_dir import RunDir
@@ -165,7 +158,7 @@ def _train(
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
             test = stack.enter_context(simulation), federated
-        server_state, history = train(run_dir, experiment, start, _ServerEngine(engine, test), callbacks.listener)
+        server_state, history = train(run_dir, experiment, start, ServerEngine(engine, test), callbacks.listener)
         callbacks.on_message("All rounds are done; the sites judge their labels.")
         reports = engine.finish(server_state, experiment.rounds, _history_for_sites(history), network.classes)
     sites = [registry.sites[client] for client in range(registry.clients)]
@@ -189,38 +182,6 @@ def _train(
     return Run(run_dir.path, experiment, summary, history)
 
 
-@dataclass(frozen=True)
-class _ServerEngine:
-    """The sites as the engine of the training loop.
-
-    Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
-    that the sites hold out.
-    """
-
-    engine: FlowerEngine
-    test: tuple[Simulation, FederatedDataset] | None
-
-    @property
-    def state_rounds(self) -> Mapping[int, int]:
-        return self.engine.state_rounds
-
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        return self.engine.rounds(server_state, first, last)
-
-    def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        if self.test is None:
-            return self.engine.accuracy(server_state, index)
-        simulation, federated = self.test
-        labels = federated.images.test_labels
-        return accuracy(simulation.predict(server_state, "test", len(labels))[0], labels)
-
-    def overlap_evaluation(self) -> bool:
-        return False
-
-    def on_checkpoint(self) -> None:
-        """Do nothing: each site keeps its client states itself."""
-
-
 def _network_spec(experiment: Experiment) -> NetworkSpec:
     """Return the network for data that only the sites have."""
     data, model = experiment.data, experiment.model
@@ -232,26 +193,3 @@ def _history_for_sites(history: Sequence[RoundRecord]) -> str:
     """Return the records of all rounds as JSON, without who took part: sites are not told about each other."""
     anonymous = [record.model_copy(update={"cohort": [], "dropped": {}}) for record in history]
     return json.dumps([record.model_dump() for record in anonymous])
-
-
-def estimate_noise(sites: list[SiteInfo], reports: Mapping[int, SiteReport]) -> NoiseEstimate:
-    """Return the label noise as the sites' audits see it, from their counts.
-
-    Args:
-        sites: All sites, in the order of their numbers.
-        reports: The reports of those that came to the end, by client.
-
-    Returns:
-        The share of suspected labels, of all sites and of each; and Q[i][j], the estimated probability that a sample
-        of class i is labelled j.
-    """
-    flagged = sum(report.flagged for report in reports.values())
-    samples = sum(report.samples for report in reports.values())
-    clients = {sites[client].name: round(each.flagged / max(each.samples, 1), 6) for client, each in reports.items()}
-    tables = [report.transition for report in reports.values()]
-    matrix = transition(torch.stack(tables).sum(dim=0)).tolist() if tables else []
-    return NoiseEstimate(
-        ratio=flagged / samples if samples else 0.0,
-        clients=clients,
-        transition=[[round(share, 6) for share in row] for row in matrix],
-    )

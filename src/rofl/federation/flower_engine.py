@@ -6,12 +6,16 @@ from typing import TypeVar
 
 from flwr.app import RecordDict
 
+from rofl.data.federated import FederatedDataset
 from rofl.federation.messaging import NodeConnection, send_and_receive
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_records import SiteEvaluation, SiteReport, pooled_accuracy
 from rofl.methods.base import ServerState
+from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
+from rofl.training.inputs import accuracy
+from rofl.training.loop import Engine
 
 _LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
 
@@ -48,7 +52,7 @@ class FlowerEngine:
         """
         for index in range(first, last + 1):
             plan = self.driver.begin(server_state, index)
-            result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes, index)))
+            result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
             server_state = result.server_state
             yield result
 
@@ -81,7 +85,7 @@ class FlowerEngine:
         registry = self.driver.registry
         nodes = registry.connected()
         decoded = {}
-        for client, reply in self._send(kind, dict.fromkeys(nodes, request), nodes, 0):
+        for client, reply in self._send(kind, dict.fromkeys(nodes, request), nodes):
             try:
                 if isinstance(reply, str):
                     raise ValueError(reply)
@@ -91,13 +95,48 @@ class FlowerEngine:
         return {client: decoded[client] for client in sorted(decoded)}
 
     def _send(
-        self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection], index: int
+        self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]
     ) -> Iterator[tuple[int, RecordDict | str]]:
-        group_id = str(index) if index else ""
         grid = self.driver.registry.grid
-        return send_and_receive(grid, kind, requests, nodes, self._refresh_nodes, self.timeout, group_id)
+        return send_and_receive(grid, kind, requests, nodes, self._refresh_nodes, self.timeout)
 
     def _refresh_nodes(self) -> dict[int, NodeConnection]:
         """Return all connections, after new ones were asked who they are."""
         self.driver.registry.discover(RoundRequest(self.driver.settings))
         return self.driver.registry.connected()
+
+
+@dataclass(frozen=True)
+class ServerEngine(Engine):
+    """The sites as the engine of the training loop.
+
+    Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
+    that the sites hold out.
+    """
+
+    engine: FlowerEngine
+    test: tuple[Simulation, FederatedDataset] | None
+
+    @property
+    def state_rounds(self) -> Mapping[int, int]:
+        """For each client the round of the state that it keeps."""
+        return self.engine.state_rounds
+
+    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+        """Yield the results of rounds `first` to `last`, as they are finished."""
+        return self.engine.rounds(server_state, first, last)
+
+    def accuracy(self, server_state: ServerState, index: int) -> float | None:
+        """Return the accuracy in per cent; None where no site answers."""
+        if self.test is None:
+            return self.engine.accuracy(server_state, index)
+        simulation, federated = self.test
+        labels = federated.images.test_labels
+        return accuracy(simulation.predict(server_state, "test", len(labels))[0], labels)
+
+    def overlap_evaluation(self) -> bool:
+        """Return False: the sites are busy with the next round."""
+        return False
+
+    def on_checkpoint(self) -> None:
+        """Do nothing: each site keeps its client states itself."""

@@ -50,7 +50,6 @@ def send_and_receive(
     nodes: Mapping[int, NodeConnection],
     refresh_nodes: Callable[[], Mapping[int, NodeConnection]],
     timeout: float,
-    group_id: str = "",
 ) -> Iterator[tuple[int, RecordDict | str]]:
     """Send each receiver its request, and yield (receiver, reply) as replies arrive.
 
@@ -63,7 +62,6 @@ def send_and_receive(
         nodes: The connection of each receiver.
         refresh_nodes: Returns the connections as they are now.
         timeout: Seconds until the last reply must be there.
-        group_id: Flower's group id; by convention the round.
 
     Yields:
         Each receiver once, with the content of its reply, or with the reason why there is none.
@@ -75,7 +73,7 @@ def send_and_receive(
 
     def send(receiver: int) -> None:
         node = connections[receiver].node
-        message = Message(requests[receiver], node, kind, ttl=max(timeout, 1.0), group_id=group_id)
+        message = Message(requests[receiver], node, kind, ttl=max(timeout, 1.0))
         (message_id,) = _call_superlink(partial(grid.push_messages, [message]))
         if message_id is not None:
             sent[message_id] = receiver

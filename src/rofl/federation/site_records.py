@@ -5,12 +5,14 @@ raises an error with one sentence, and the coordinator goes on without that site
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from flwr.app import ConfigRecord, RecordDict
 
+from rofl.audit import transition
+from rofl.audit.result import NoiseEstimate
 from rofl.federation.protocol import PROTOCOL, check_protocol, get_sums, is_int, put_sums
 from rofl.federation.tensor_records import get_tensors, put_tensors
 
@@ -164,3 +166,26 @@ def _count(sums: dict[str, float], name: str) -> int:
     if not math.isfinite(value) or not value.is_integer() or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"its {name} cannot be counted")
     return int(value)
+
+
+def estimate_noise(sites: Sequence[SiteInfo], reports: Mapping[int, SiteReport]) -> NoiseEstimate:
+    """Return the label noise as the sites' audits see it, from their counts.
+
+    Args:
+        sites: All sites, in the order of their numbers.
+        reports: The reports of those that came to the end, by client.
+
+    Returns:
+        The share of suspected labels, of all sites and of each; and Q[i][j], the estimated probability that a sample
+        of class i is labelled j.
+    """
+    flagged = sum(report.flagged for report in reports.values())
+    samples = sum(report.samples for report in reports.values())
+    clients = {sites[client].name: round(each.flagged / max(each.samples, 1), 6) for client, each in reports.items()}
+    tables = [report.transition for report in reports.values()]
+    matrix = transition(torch.stack(tables).sum(dim=0)).tolist() if tables else []
+    return NoiseEstimate(
+        ratio=flagged / samples if samples else 0.0,
+        clients=clients,
+        transition=[[round(share, 6) for share in row] for row in matrix],
+    )

@@ -1,17 +1,23 @@
 """The templates and static files of the pages, and the one Jinja environment that renders them.
 
+A page is self-contained: styles, scripts and plotly.js are inlined, and nothing is loaded from a network.
+
 Autoescape is on for every template: whatever a view object holds (names of clients, classes, files) is text on the
 page. Only `Markup` passes unescaped: rendered templates, static files, plotly.js and the calls of `charts`.
 """
 
+import platform
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from rofl.report import formatting
+from rofl.report.charts import plotly_source
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,6 +60,34 @@ def render(template: str, **view: object) -> Markup:
 def read_static(name: str) -> Markup:
     """Return the text of a style sheet or script in `static/`, to be put into a page as it is."""
     return Markup((files(_PACKAGE) / "static" / name).read_text(encoding="utf-8"))
+
+
+def render_document(template: str, title: str, sections: Iterable[Section], **view: object) -> str:
+    """Render a whole page.
+
+    Each section's script gets a `<script>` element of its own, so that one that fails does not stop the others.
+
+    Args:
+        template: a template that extends `base.html.j2`.
+        title: the page's title and heading.
+        sections: the parts in reading order; the template gets them as `sections`.
+        view: what else the template asks for.
+
+    Returns:
+        The HTML of the page.
+    """
+    sections = [section for section in sections if section.html]
+    styles = dict.fromkeys(["style.css", *(sheet for section in sections for sheet in section.styles)])
+    return render(
+        template,
+        title=title,
+        sections=sections,
+        styles=[read_static(sheet) for sheet in styles],
+        plotly=Markup(plotly_source()),
+        scripts=[section.script for section in sections if section.script],
+        made_with=f"rofl {version('rofl')}, Python {platform.python_version()}, plotly {version('plotly')}",
+        **view,
+    )
 
 
 @cache

@@ -12,7 +12,7 @@ from rofl.data.federated import FederatedDataset, load_federated
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.report.audience import Audience, VisibleAudit, visible_audit
-from rofl.report.document import render_document
+from rofl.report.environment import render_document
 from rofl.report.finished_runs import FinishedRun, Group, group_runs, read_runs
 from rofl.report.sections.accuracy_chart import accuracy_chart
 from rofl.report.sections.client_table import client_table

@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from rofl.data.atomic import atomic_write
 from rofl.report.charts import plot_call
-from rofl.report.document import render_document
-from rofl.report.environment import Section, render
+from rofl.report.environment import Section, render, render_document
 from rofl.report.paper_charts import paper_charts
 from rofl.reproduce.markdown import notes
 from rofl.reproduce.results import CellResult, TableResult
