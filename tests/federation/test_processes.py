@@ -133,8 +133,7 @@ def test_the_example_package_goes_through_a_federation(people: People, tmp_path:
     where = ("--insecure", "--address", address, "--out", "run")
     coordinator = people.rofl("serve", "serve", *options, *where, path=plugin)
     lacking = people.rofl("lacking", "join", "--server", address, "--insecure", "--name", "lacking")
-    lacking.wait_for("rofl_fedprox")
-    coordinator.wait_for("rofl_fedprox")
+    lacking.wait_for("cannot be imported (No module named 'rofl_fedprox')")
     lacking.kill()
     for client in (0, 1):
         arguments = ("--server", address, "--insecure", "--client", str(client), "--name", f"site-{client}")
