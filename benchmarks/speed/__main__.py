@@ -27,7 +27,7 @@ MEASUREMENTS = {
 
 
 def machine() -> str:
-    """A line about this machine."""
+    """Return a line about this machine."""
     info = Path("/proc/cpuinfo")
     names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -36,7 +36,7 @@ def machine() -> str:
 
 
 def main(wanted: list[str]) -> int:
-    """Measure, print, and write results.md where nothing was left out."""
+    """Run the measurements, print them, and write results.md if all of them ran."""
     unknown = [name for name in wanted if name not in MEASUREMENTS]
     if unknown:
         print(f"There is no measurement {unknown[0]!r}; there are {', '.join(MEASUREMENTS)}.", file=sys.stderr)

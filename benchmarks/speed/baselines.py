@@ -1,4 +1,4 @@
-"""Against what a user would pick instead: a plain loop as public code has it, and Flower's simulation on Ray.
+"""Compare with the alternatives: a plain loop as public code has it, and Flower's simulation on Ray.
 
 python -m benchmarks.speed.baselines
 """
@@ -39,7 +39,7 @@ QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_U
 
 
 def naive_rounds(width: float) -> Iterator[float]:
-    """Seconds of each round of the plain loop, on as many threads as torch takes."""
+    """Return the seconds of each round of the plain loop, on as many threads as torch takes."""
     data = samples(CLIENTS)
     parts = zip(data["train"].split(SAMPLES), data["labels"].split(SAMPLES), strict=True)
     clients = [ClientData(pixels, labels, MEAN, STD, CROP) for pixels, labels in parts]
@@ -53,7 +53,7 @@ def naive_rounds(width: float) -> Iterator[float]:
 
 
 def beside_naive(width: float) -> tuple[list[float], list[float]]:
-    """Seconds of rounds of the plain loop and of ours, in turns."""
+    """Return the seconds of rounds of the plain loop and of ours, measured in turns."""
     with simulation(width, CLIENTS, COHORT) as ours:
         reports = ours.rounds(METHOD.init(task(width).network.build()), 1, ROUNDS)
         turns = [(naive, report.seconds) for naive, report in zip(naive_rounds(width), reports, strict=True)]
@@ -62,7 +62,7 @@ def beside_naive(width: float) -> tuple[list[float], list[float]]:
 
 
 def steps_alone(width: float) -> float:
-    """Seconds that the plain loop's forward and backward passes take, as torch sets them up: nothing else is left."""
+    """Return the seconds of the plain loop's forward and backward passes alone, with torch's defaults."""
     threads = torch.get_num_threads()
     setting = Setting("cnn9", task(width).network.shape, width, METHOD.batch, 1, threads, channels_last=False)
     with loops(1) as bare:
@@ -70,7 +70,7 @@ def steps_alone(width: float) -> float:
 
 
 def on_ray() -> dict[str, Any]:
-    """What `ray_rounds` writes. It is not run as `__main__`, whose content Ray would send by value."""
+    """Run `ray_rounds` and return its result. It is not run as `__main__`, whose content Ray would send by value."""
     wanted = {"width": RAY_WIDTH, "clients": RAY_CLIENTS, "rounds": RAY_ROUNDS}
     call = "from benchmarks.speed.ray_rounds import main; main()"
     process = subprocess.Popen(
@@ -94,7 +94,7 @@ def on_ray() -> dict[str, Any]:
 
 
 def our_start() -> float:
-    """Seconds until our engine has done a first round."""
+    """Return the seconds until our engine has finished its first round."""
     started = time.perf_counter()
     with simulation(RAY_WIDTH, RAY_CLIENTS, min(RAY_ROUNDS)) as ours:
         next(ours.rounds(METHOD.init(task(RAY_WIDTH).network.build()), 1, 1))
@@ -102,7 +102,7 @@ def our_start() -> float:
 
 
 def beside_ray() -> tuple[list[list[str]], list[Aim]]:
-    """Rows and aims for every cohort; both engines have to come to the very same model."""
+    """Return rows and aims for every cohort; both engines must give the same model."""
     if find_spec("ray") is None:
         return [[NO_RAY, "", "", "", ""]], []
     rows, aims, ray = list[list[str]](), list[Aim](), on_ray()
@@ -117,17 +117,17 @@ def beside_ray() -> tuple[list[list[str]], list[Aim]]:
 
 
 def quotient(theirs: Sequence[float], ours: Sequence[float]) -> float:
-    """The median over the turns."""
+    """Return the median over the turns."""
     return median(their / our for their, our in zip(theirs, ours, strict=True))
 
 
 def row(what: str, width: str, theirs: Sequence[float], ours: Sequence[float]) -> list[str]:
-    """One comparison, by turns."""
+    """Return one comparison, measured in turns."""
     return [what, width, f"{median(theirs):.2f}", f"{median(ours):.2f}", f"{quotient(theirs, ours):.2f}"]
 
 
 def measure() -> Section:
-    """Both comparisons."""
+    """Return both comparisons."""
     rows, aims = [], []
     for name, width in WIDTHS.items():
         naive, ours = beside_naive(width)

@@ -1,4 +1,4 @@
-"""Against the machine's limit: whole rounds of rofl over a bare training loop of the same network."""
+"""Compare whole rounds of rofl with a bare training loop of the same network, which is the machine's limit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ measurements."""
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the images it sees, and what is aimed at."""
+    """A network, the images that it is trained with, and the aim."""
 
     name: str
     model: str
@@ -62,7 +62,7 @@ CASES = (
 
 @contextmanager
 def rounds(case: Case) -> Iterator[Iterator[float]]:
-    """Seconds of each round of rofl with all that it does; workers have started, and the model has learnt something."""
+    """Yield the seconds of each round of rofl, after the workers have started and the model has learnt something."""
     method = Rofl(tau=0.4, t_pl=case.learnt, cen_start=0.0, cen_rise=0.0, batch=case.batch)
     network = NetworkSpec(case.model, case.shape, 10, case.width, 0)
     pixels, labels = synthetic_images(case.shape, case.cohort * case.samples)
@@ -82,7 +82,7 @@ def rounds(case: Case) -> Iterator[Iterator[float]]:
 
 
 def ways(case: Case) -> list[Setting]:
-    """All ways to use the cores: processes or threads, channels last or first."""
+    """Return all ways to use the cores: processes or threads, channels last or first."""
     return [
         Setting(case.model, case.shape, case.width, case.batch, processes, CORES // processes, last)
         for processes in (CORES, 1)
@@ -91,7 +91,7 @@ def ways(case: Case) -> list[Setting]:
 
 
 def compare(bare: Loops, case: Case) -> tuple[list[float], list[float], str]:
-    """Images per second of our rounds, and of the bare loop before, between and after them; and how it was run."""
+    """Return images per second of our rounds, of the bare loop before and after each, and how the loop was run."""
     best = max(ways(case), key=lambda setting: bare.speed(setting, 0.7))
     shown = case.cohort * case.samples * Rofl().epochs  # images of a round
     with rounds(case) as turns:
@@ -103,7 +103,7 @@ def compare(bare: Loops, case: Case) -> tuple[list[float], list[float], str]:
 
 
 def measure() -> Section:
-    """All cases."""
+    """Return the section of all cases."""
     rows, aims = [], []
     with loops(CORES) as bare:
         for case in CASES:

@@ -1,4 +1,4 @@
-"""The price of robustness: a round of each method over a round of plain FedAvg."""
+"""Measure the cost of robustness: a round of each method over a round of FedAvg."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,7 +31,7 @@ losses twice."""
 
 
 def methods(settings: dict[str, int]) -> dict[str, Method]:
-    """All methods, each at its full cost from the first round on."""
+    """Return all methods, each at its full cost from the first round on."""
     return {
         "plain": FedAvg(lr=0.1, **settings),
         "rofl": Rofl(lr=0.1, tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, **settings),
@@ -43,7 +43,7 @@ def methods(settings: dict[str, int]) -> dict[str, Method]:
 
 @contextmanager
 def rounds(method: Method, network: NetworkSpec, crop: int, samples: int, count: int) -> Iterator[Iterator[float]]:
-    """Seconds of each round of a client with a worker to itself; the first, which starts it, is past."""
+    """Yield an iterator of the seconds of a client's rounds in its own worker, without the first, which starts it."""
     pixels, labels = synthetic_images(network.shape, samples)
     begun = method.init(network.build())
     task = ClientConfig(method, network, transform(network.shape, crop), seed=0)
@@ -59,7 +59,7 @@ def rounds(method: Method, network: NetworkSpec, crop: int, samples: int, count:
 
 
 def turns(scale: str) -> dict[str, list[float]]:
-    """Seconds of the rounds of each method, all in turns, so that they see the same machine; plain also closes them."""
+    """Return the seconds of each method's rounds, measured in turns under the same load; FedAvg is first and last."""
     network, crop, samples, settings, count = SCALES[scale]
     with ExitStack() as stack:
         sources = {
@@ -73,7 +73,7 @@ def turns(scale: str) -> dict[str, list[float]]:
 
 
 def measure() -> Section:
-    """Both scales; the limits are for mnist-lite."""
+    """Return the section of both scales; the limits are for mnist-lite."""
     rows, aims = [], []
     for scale in SCALES:
         found = turns(scale)

@@ -1,6 +1,7 @@
-"""How a client's time is spent: a bar per phase, as a table and as a picture.
+"""Measure how a client's time is spent: a bar per phase, as a table and as a picture.
 
-The functions of a phase are wrapped while one client trains in this process; a phase within another is taken off it.
+The functions of a phase are wrapped while one client trains in this process. The time of a phase within another is
+subtracted from the outer one.
 """
 
 import time
@@ -47,7 +48,7 @@ COLOURS = ("#3b6ea5", "#7aa6d1", "#d9822b", "#8a8f98", "#5aa469", "#c9b458", "#9
 
 
 class Clock:
-    """Seconds of each phase, each without the phases within it; only pseudo-labels have a forward pass of their own."""
+    """Seconds of each phase without the phases inside it; a forward pass inside pseudo-labels counts as theirs."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = dict.fromkeys([*PHASES, REST], 0.0)
@@ -55,11 +56,11 @@ class Clock:
         self._since = time.perf_counter()
 
     def start(self) -> None:
-        """Now, not when it was made."""
+        """Start the clock again."""
         self._since = time.perf_counter()
 
     def change(self, name: str | None) -> None:
-        """Enter a phase, or leave the innermost one where there is no name."""
+        """Enter a phase, or leave the innermost one if no name is given."""
         now = time.perf_counter()
         self.seconds[self._open[-1]] += now - self._since
         self._since = now
@@ -69,7 +70,7 @@ class Clock:
             self._open.append(PSEUDO if self._open[-1] == PSEUDO else name)
 
     def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, as a phase."""
+        """Return the function, timed as a phase."""
 
         @wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -84,7 +85,7 @@ class Clock:
 
 @contextmanager
 def watched() -> Iterator[Clock]:
-    """A clock for what happens in the block."""
+    """Yield a clock that times the phases of the block."""
     clock, patches = Clock(), []
     for name, functions in PHASES.items():
         patches += [patch.object(owner, part, clock.around(name, getattr(owner, part))) for owner, part in functions]
@@ -100,7 +101,7 @@ def watched() -> Iterator[Clock]:
 
 
 def spent(case: str) -> dict[str, float]:
-    """Shares of a client's round, the last of some, when it has learnt what there is to learn."""
+    """Return the share of each phase in a client's last round, when training has converged."""
     model, shape, width, samples, batch = CASES[case]
     method = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0, batch=batch)
     net = NetworkSpec(model, shape, 10, width, 0).build()
@@ -116,7 +117,7 @@ def spent(case: str) -> dict[str, float]:
 
 
 def draw(shares: dict[str, dict[str, float]]) -> str:
-    """A bar for each case, and a key, as SVG."""
+    """Return a bar for each case, with a legend, as SVG."""
     width, parts = 760, []
     for row, (case, phases) in enumerate(shares.items()):
         left, top = 160.0, 20 + 44 * row
@@ -140,7 +141,7 @@ def draw(shares: dict[str, dict[str, float]]) -> str:
 
 
 def measure() -> Section:
-    """Both cases; the picture is written beside the documents."""
+    """Return the section of both cases; the picture is written to docs."""
     shares = {case: spent(case) for case in CASES}
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(draw(shares))

@@ -1,6 +1,6 @@
 """Clients of random MNIST-like images, which every engine makes for itself.
 
-There is nothing to learn from them, so that nearly every label is doubted: the most that pseudo-labels can cost.
+Nothing can be learnt from them, so nearly every sample gets a pseudo-label: the worst case for their cost.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ METHOD = Rofl(tau=0.4, t_pl=1, cen_start=0.0, cen_rise=0.0)  # at its full cost 
 
 
 def task(width: float) -> ClientConfig:
-    """The method with the paper's network at a width."""
+    """Return the method with the paper's network at a width."""
     network = NetworkSpec("cnn9", (1, 28, 28), 10, width, SEED)
     return ClientConfig(METHOD, network, Transform((MEAN,), (STD,), crop=CROP), SEED)
 
 
 def samples(clients: int) -> Tensors:
-    """Pixels, labels and whose they are, as a bench takes them."""
+    """Return pixels, labels and the clients' rows, as an executor takes them."""
     rng = generator(SEED, "random clients")
     pixels = torch.randint(0, 256, (clients * SAMPLES, 1, 28, 28), dtype=torch.uint8, generator=rng)
     labels = torch.randint(0, 10, (len(pixels),), generator=rng)
@@ -40,7 +40,7 @@ def samples(clients: int) -> Tensors:
 
 @contextmanager
 def simulation(width: float, clients: int, cohort: int) -> Iterator[Simulation]:
-    """Our engine with its worker processes, which end with the block."""
+    """Yield our engine; its worker processes end with the block."""
     chosen = task(width)
     pool = WorkerPool(WORKERS, chosen, samples(clients), flatten_state(METHOD.init(chosen.network.build())))
     try:

@@ -22,7 +22,7 @@ from rofl.simulation.client import NetworkSpec
 
 @dataclass(frozen=True)
 class Setting:
-    """What the loop trains, and how."""
+    """The network, the batch and the number of threads of the loop."""
 
     model: str
     shape: tuple[int, int, int]
@@ -38,7 +38,7 @@ class Setting:
 
 
 def stepper(setting: Setting) -> Callable[[], None]:
-    """One step of training, ready to be called."""
+    """Return a function that does one training step."""
     torch.set_num_threads(setting.threads)
     layout = torch.channels_last if setting.channels_last else torch.contiguous_format
     net = NetworkSpec(setting.model, setting.shape, 10, setting.width, 0).build().train().to(memory_format=layout)
@@ -58,7 +58,7 @@ def stepper(setting: Setting) -> Callable[[], None]:
 
 
 def speed(setting: Setting, seconds: float) -> float:
-    """Images per second, of this process."""
+    """Return the images per second of this process."""
     step, steps = stepper(setting), 0
     step()  # warms up
     started = time.perf_counter()
@@ -69,13 +69,13 @@ def speed(setting: Setting, seconds: float) -> float:
 
 
 class Loops:
-    """Processes that train as they are told."""
+    """Processes that train with the settings they are sent."""
 
     def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
         self._processes = processes
 
     def speed(self, setting: Setting, seconds: float) -> float:
-        """Images per second of all processes of a setting together."""
+        """Return the images per second of all processes of a setting together."""
         chosen = self._processes[: setting.processes]
         for process in chosen:
             assert process.stdin is not None
@@ -85,7 +85,7 @@ class Loops:
 
 @contextmanager
 def loops(count: int) -> Iterator[Loops]:
-    """Start so many processes, which end with the block."""
+    """Yield this many processes, which end with the block."""
     with ExitStack() as stack:
         command, here = [sys.executable, "-m", "benchmarks.speed.raw_loop"], Path(__file__).parents[2]
         started = [

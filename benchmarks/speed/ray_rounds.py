@@ -1,4 +1,4 @@
-"""Rounds of the same clients in Flower's own simulation, on Ray; a program of its own, started by `rivals`.
+"""Rounds of the same clients in Flower's own simulation, on Ray; a program of its own, started by `baselines`.
 
 Ray sends the app with every message, and what lies in it is made anew each time. So the data and the network, which a
 user would not want to load for every message either, are kept by each of Ray's processes beside it.
@@ -32,47 +32,47 @@ def shared_executor(width: float, clients: int) -> ClientExecutor:
 
 
 class RandomClient:
-    """One client of random images; there is nothing to test or to judge."""
+    """One client of random images, without a test set."""
 
     def __init__(self, client: int, executor: ClientExecutor) -> None:
         self.client, self.executor = client, executor
 
     def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
-        """One round."""
+        """Train for one round."""
         self.executor.broadcast = flatten_state(server_state)
         return self.executor.train(index, self.client, state)
 
 
 class RandomClients:
-    """Has all clients."""
+    """The data of all clients."""
 
     def __init__(self, width: float, clients: int) -> None:
         self.width, self.clients = width, clients
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Its number and size."""
+        """Return the number and size of a client."""
         client = int(context.node_config["partition-id"])
         return SiteInfo(client, f"client {client}", SAMPLES)
 
     def client(self, request: RoundRequest, context: Context) -> RandomClient:
-        """The client, with the executor of this process."""
+        """Return the client, with the executor of this process."""
         return RandomClient(int(context.node_config["partition-id"]), shared_executor(self.width, self.clients))
 
 
 class InTurns(MethodStrategy):
-    """After each round on Ray one of our own engine's, so that both see the same machine.
+    """Run a round of our own engine after each round on Ray, so that both are measured under the same load.
 
     Flower's own loop would ask all clients for an evaluation there; ours does not either.
     """
 
     def take_turns(self, ours: Iterator[RoundResult]) -> None:
-        """Our rounds."""
+        """Run a round of our engine."""
         self.ours, self.our_reports, self.first = ours, list[RoundResult](), 0.0
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Nothing for Ray to do."""
+        """Return no message: Ray has nothing to evaluate."""
         self.first = self.first or time.perf_counter()
         self.our_reports.append(next(self.ours))
         return []
@@ -108,6 +108,6 @@ def main() -> None:
 
 
 def told(reports: list[RoundResult]) -> dict[str, Any]:
-    """Seconds of each round, and what the last of them came to."""
+    """Return the seconds of each round, and the digest of the last server state."""
     server_state = reports[-1].server_state
     return {"seconds": [report.seconds for report in reports], "digest": digest(server_state.model, server_state.aux)}

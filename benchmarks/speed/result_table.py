@@ -1,4 +1,4 @@
-"""What a measurement comes to: a table, and what was aimed at."""
+"""The result of a measurement: a table, and figures with their aims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Aim:
 
     @property
     def kept(self) -> bool:
-        """Whether the figure is within its limit."""
+        """Return whether the figure is within its limit."""
         return self.found <= self.limit if self.most else self.found >= self.limit
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Section:
     why: str = ""  # where an aim is missed: the reason, as a profile shows it
 
     def markdown(self) -> str:
-        """As it stands in results.md."""
+        """Return the section as Markdown, for results.md."""
         table = [self.header, ["---"] * len(self.header), *self.rows]
         lines = [f"| {' | '.join(row)} |" for row in table]
         missed = self.why if not all(aim.kept for aim in self.aims) else ""
@@ -45,7 +45,7 @@ class Section:
 
 
 def quotients(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours over theirs, turn by turn: theirs is what was found just before ours and just after it.
+    """Return ours over theirs for each turn; theirs is the mean of the measurements just before and just after ours.
 
     A machine that becomes faster or slower at an even pace meanwhile leaves the quotients as they are.
 

@@ -1,4 +1,4 @@
-"""Growth: many clients, large cohorts, and the time until something happens."""
+"""Measure scaling: many clients, large cohorts, and the time to the first output and the first round."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ torch included. 100 clients are all in a cohort of 1,000. Below: the time until 
 
 @contextmanager
 def rounds(population: int, cohort: int, count: int) -> Iterator[Iterator[float]]:
-    """Seconds of rounds with clients that keep a state on disk; the first, which starts the workers, is past."""
+    """Yield the seconds of rounds with client states on disk; the first, which starts the workers, is left out."""
     shape = (1, 8, 8)
     method, network = Joint(lr=0.03, epochs=1, batch=20), NetworkSpec("mlp", shape, 10, 0.25, 0)
     pixels, labels = synthetic_images(shape, SAMPLES)
@@ -57,21 +57,21 @@ def rounds(population: int, cohort: int, count: int) -> Iterator[Iterator[float]
 
 
 def pruned(reports: Iterator[RoundResult], states: ClientStateStore) -> Iterator[float]:
-    """Seconds of each round; states that no later one needs go, as after a checkpoint."""
+    """Yield the seconds of each round; states that no later round needs are removed, as after a checkpoint."""
     for report in reports:
         states.prune()
         yield report.seconds
 
 
 def in_turns(cohort: int) -> list[dict[int, float]]:
-    """Seconds of a round of each population, turn by turn, so that all see the same machine."""
+    """Return the seconds of a round of each population, measured in turns under the same load."""
     with ExitStack() as stack:
         sources = {each: stack.enter_context(rounds(each, cohort, TURNS[cohort])) for each in POPULATIONS}
         return [{each: next(source) for each, source in sources.items()} for _ in range(TURNS[cohort])]
 
 
 def most_memory(population: int, cohort: int) -> float:
-    """The most that the server takes in two rounds, in MB; a process of its own has touched no other memory."""
+    """Return the server's peak memory in two rounds, in MB, measured in a new process."""
     call = f"from benchmarks.speed.scaling import print_memory; print_memory({population}, {cohort})"
     done = subprocess.run(
         [sys.executable, "-c", call], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
@@ -80,7 +80,7 @@ def most_memory(population: int, cohort: int) -> float:
 
 
 def print_memory(population: int, cohort: int) -> None:
-    """The largest resident set of this process after two rounds; getrusage begins with that of who forked it."""
+    """Print the largest resident set of this process after two rounds; getrusage would include the parent's."""
     with rounds(population, cohort, count=1) as seconds:
         next(seconds)
     status = Path("/proc/self/status").read_text()
@@ -88,7 +88,7 @@ def print_memory(population: int, cohort: int) -> None:
 
 
 def until(command: list[str], sign: Path | None = None) -> float:
-    """Seconds until a command of rofl is over, or until a sign of life has come from it."""
+    """Return the seconds until a command of rofl ends, or until a file that it writes is there."""
     started = time.perf_counter()
     with subprocess.Popen(
         [Path(sys.executable).with_name("rofl"), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -101,7 +101,7 @@ def until(command: list[str], sign: Path | None = None) -> float:
 
 
 def first_round() -> float:
-    """Seconds until a run of digits has a round behind it: its first step was before."""
+    """Return the seconds until a run of digits has finished its first round."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
         short = ["--set", "method.epochs=1", "--set", "cohort=2", "--out", str(folder)]
@@ -109,7 +109,7 @@ def first_round() -> float:
 
 
 def measure() -> Section:
-    """All populations and cohorts, and both starts."""
+    """Return the section of all populations and cohorts, and of both starts."""
     turns = {cohort: in_turns(cohort) for cohort in COHORTS}
     memory = {key: most_memory(*key) for key in product(POPULATIONS, COHORTS)}
     rows = [

@@ -1,4 +1,4 @@
-"""Images that show their class plainly, with wrong labels: what a method does with a sample depends on its label."""
+"""Images that are easy to classify, with wrong labels, so that a method relabels as many samples as in a real run."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ BLOCK = 4  # pixels a side that are alike, so that a crop by one or two does not
 
 
 def synthetic_images(shape: tuple[int, int, int], count: int) -> tuple[Tensor, Tensor]:
-    """Pixels (n, C, H, W) uint8, and labels (n,) of which 40 % are wrong."""
+    """Return pixels (n, C, H, W) uint8, and labels (n,) of which 40 % are wrong."""
     rng = generator(0, "pictures")
     classes = torch.randint(0, CLASSES, (count,), generator=rng)
     channels, *sides = shape
@@ -24,5 +24,5 @@ def synthetic_images(shape: tuple[int, int, int], count: int) -> tuple[Tensor, T
 
 
 def transform(shape: tuple[int, int, int], crop: int) -> Transform:
-    """As MNIST's, or with colours as CIFAR-10's."""
+    """Return the transform of MNIST, or that of CIFAR-10 for three channels."""
     return Transform((0.5,) * shape[0], (0.3,) * shape[0], crop=crop, flip=shape[0] == 3)

@@ -1,4 +1,4 @@
-"""How many bytes a round sends: in full, as half, and what packing them without loss would save."""
+"""Measure the bytes of a round: in float32, in bfloat16, and compressed without loss."""
 
 import tempfile
 import zlib
@@ -24,7 +24,7 @@ NETWORKS = {
     "ResNet-50, 14 classes": NetworkSpec("resnet50", (3, 224, 224), 14, 1.0, seed=0),
 }
 ROUNDS = 20
-HOW = """What one client gets and sends in one round of rofl: bytes of the tensors of `begin` and `blank`, weights
+HOW = """What one client gets and sends in one round of rofl: bytes of the tensors of `init` and `zero_update`, weights
 and centroids. *Half* is `transport = "half"`. The aims are about the record that the Flower wire makes for the small
 network, with its headers and layout, and about what rounding costs in accuracy. The last rows are that network's
 weights after the run on digits, packed without loss by zlib at a level; *shuffled* means all first bytes first, then
@@ -32,7 +32,7 @@ all second ones. rofl does not pack: the rows show what it would save."""
 
 
 def measure() -> Section:
-    """Bytes down and up, and how small they could be."""
+    """Return the section: bytes down and up, and their compressed sizes."""
     rows, shares = [], {}
     for name, network in NETWORKS.items():
         server_state, up = _sent(network)
@@ -55,21 +55,21 @@ def measure() -> Section:
 
 
 def _sent(network: NetworkSpec) -> tuple[ServerState, Update]:
-    """A global state, and the shape of an update."""
+    """Return a server state, and an update of the same shapes."""
     method = Rofl(tau=0.4)
     server_state = method.init(network.build())
     return server_state, method.zero_update(server_state)
 
 
 def _on_the_wire(server_state: ServerState, transport: str) -> int:
-    """Bytes of the record of an order, as Flower stores and sends it; its settings, the same for both, left aside."""
+    """Return the bytes of a request as Flower stores and sends it, without its settings, which do not differ."""
     content = encode_request(RoundRequest(f'transport = "{transport}"'), server_state)
     arrays = sum(len(array.data) for array in content.array_records["arrays"].values())
     return arrays + sum(len(str(text)) for text in content.config_records["layout"].values())
 
 
 def _trained(transport: str) -> tuple[float, Tensors]:
-    """Accuracy, as the mean of the last ten rounds, and weights of a run on digits."""
+    """Return the accuracy (mean of the last ten rounds) and the weights of a run on digits."""
     with tempfile.TemporaryDirectory() as place:
         done = rofl.run(rofl.preset("digits", rounds=ROUNDS, transport=transport), Path(place) / "run")
         checkpoint = RunDir(done.folder).read_checkpoint()
@@ -78,7 +78,7 @@ def _trained(transport: str) -> tuple[float, Tensors]:
 
 
 def _lossless(model: Tensors) -> list[list[str]]:
-    """Sizes of packed weights, and what share of the unpacked ones they save."""
+    """Return the sizes of compressed weights, and the share of bytes that is saved."""
     full, half = (torch.cat([value.flatten() for _, value in sorted(make(model).items())]) for make in (dict, to_bf16))
     raw = {4: full.numpy().tobytes(), 2: half.view(torch.uint16).numpy().tobytes()}
     rows = []
@@ -92,7 +92,7 @@ def _lossless(model: Tensors) -> list[list[str]]:
 
 
 def _shuffled(raw: bytes, width: int) -> bytes:
-    """First bytes of all numbers first: signs and exponents are alike, and pack better together."""
+    """Return the bytes regrouped by their position in a number: signs and exponents are alike, and compress better."""
     return np.frombuffer(raw, np.uint8).reshape(-1, width).T.tobytes()
 
 

@@ -1,4 +1,4 @@
-"""Time to accuracy, and how much of a run is not training."""
+"""Measure the time to an accuracy, and the share of a run that is not training."""
 
 import json
 import os
@@ -25,7 +25,7 @@ here and then in the workers."""
 
 @dataclass(frozen=True)
 class Course:
-    """When things happened, in seconds since the command was started."""
+    """Times of events in a run, in seconds since the command was started."""
 
     lines: list[dict[str, Any]]  # of metrics.jsonl
     seen: list[float]  # when each of them was there
@@ -34,17 +34,17 @@ class Course:
 
     @property
     def training(self) -> float:
-        """All rounds, the first one as long as usual."""
+        """Seconds of all rounds; the first counts as long as the median."""
         return median(self._seconds) + sum(self._seconds[1:])
 
     @property
     def start(self) -> float:
-        """Until the first round begins, and what it takes longer than usual."""
+        """Seconds until the first round, and its excess over the median."""
         return self.first - median(self._seconds)
 
     @property
     def between(self) -> float:
-        """From the end of the first round to the last line, without the rounds."""
+        """Seconds from the end of the first round to the last line, without the rounds."""
         return self.seen[-1] - self.first - sum(self._seconds[1:])
 
     @property
@@ -53,7 +53,7 @@ class Course:
 
 
 def timed_run(folder: Path) -> Course:
-    """`rofl run mnist-lite` as a user starts it, watched from outside."""
+    """Run `rofl run mnist-lite` as a user does, and return the times of its events."""
     command = [sys.executable, "-m", "rofl", "run", "mnist-lite", "--set", "noise.ratio=0.4", "--out", str(folder)]
     started, lines, seen, first = time.perf_counter(), list[dict[str, Any]](), list[float](), 0.0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -71,7 +71,7 @@ def timed_run(folder: Path) -> Course:
 
 
 def measure() -> Section:
-    """One run of 30 rounds with one worker for each core."""
+    """Return the section: one run of 30 rounds with one worker per core."""
     title = "Time to accuracy"
     if "ROFL_DATA" not in os.environ:
         return Section(title, "Not measured: ROFL_DATA does not say where MNIST is.", ("",), [], [])

@@ -20,7 +20,7 @@ def co_teach(
     tau: float,
     warmup: int,  # T_k
 ) -> None:
-    """Train two networks, each by the other's choice."""
+    """Train two networks, each on the samples that the other selects."""
     rate = eq.keep_rate(t, warmup, tau)  # "R(T) = 1 - min{T / T_k tau, tau}"
     f_velocity = [torch.zeros_like(parameter) for parameter in f.parameters()]
     g_velocity = [torch.zeros_like(parameter) for parameter in g.parameters()]
@@ -40,7 +40,7 @@ def co_teach(
 
 
 def losses(logits: Tensor, given: list[int]) -> eq.Vector:
-    """Cross-entropy per sample, as numbers."""
+    """Return the cross-entropy of each sample, as floats."""
     classes = logits.shape[1]
     return [
         eq.cross_entropy(row, eq.one_hot(label, classes)) for row, label in zip(logits.tolist(), given, strict=True)
@@ -48,7 +48,7 @@ def losses(logits: Tensor, given: list[int]) -> eq.Vector:
 
 
 def mean_loss(logits: Tensor, given: list[int], chosen: set[int]) -> Tensor:
-    """Mean cross-entropy over the chosen samples, with its gradient."""
+    """Return the mean cross-entropy over the selected samples, with its gradient."""
     total = torch.zeros(())
     for i in sorted(chosen):
         log_p = logits[i] - logits[i].exp().sum().log()

@@ -1,4 +1,4 @@
-"""How far clients lie apart, as plain loops over lists."""
+"""Divergence of clients' models, as plain loops over lists."""
 
 import math
 

@@ -91,7 +91,7 @@ def sim(left: Vector, right: Vector) -> float:
 
 
 def is_zero(vector: Vector) -> bool:
-    """A class nobody has shown yet has the zero vector."""
+    """Return whether a vector is zero, as the centroid of a class without samples is."""
     return all(value == 0 for value in vector)
 
 
@@ -207,7 +207,7 @@ def fedavg(models: Matrix, counts: list[int]) -> Vector:
 
 
 def centroid_weight(stored: Vector, local: Vector, count: int) -> float:
-    """Eq. 12 for one client and class; absent classes have no say, and in round 1 all clients count alike."""
+    """Eq. 12 for one client and class; absent classes do not count, and in round 1 all clients count alike."""
     if count == 0 or is_zero(local):
         return 0.0
     return 1.0 if is_zero(stored) else sim(stored, local)
@@ -251,7 +251,7 @@ def group_ratios(ratio: float, spread: float, groups: int) -> Vector:
 
 
 def group_sizes(clients: int, groups: int) -> list[int]:
-    """Clients dealt out to the groups one by one; largest group first."""
+    """Return the sizes of the groups after assigning clients to them in turn; the largest group comes first."""
     sizes = [0] * groups
     for client in range(clients):
         sizes[client % groups] += 1

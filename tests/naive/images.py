@@ -28,5 +28,5 @@ def cropped(image: Image, padding: int, down: int, right: int) -> Image:
 
 
 def mirrored(image: Image) -> Image:
-    """Left and right exchanged."""
+    """Return the image mirrored horizontally."""
     return [[[row[len(row) - 1 - column] for column in range(len(row))] for row in plane] for plane in image]

@@ -1,10 +1,10 @@
-"""How labels are judged, one sample after the other."""
+"""The audit of labels, one sample after the other."""
 
 from tests.naive.equations import Matrix, Vector, symmetric_matrix
 
 
 def posterior(probabilities: Vector, label: int, matrix: Matrix) -> Vector:
-    """Bayes: P(class = k | image, label) = p_k Q[k][label] / sum of these; the model's word where that sum is 0."""
+    """Bayes: P(class = k | image, label) = p_k Q[k][label] / sum of these; the prediction where that sum is 0."""
     joint = []
     for k in range(len(probabilities)):
         joint.append(probabilities[k] * matrix[k][label])
@@ -15,7 +15,7 @@ def posterior(probabilities: Vector, label: int, matrix: Matrix) -> Vector:
 
 
 def judge(probabilities: Vector, label: int, matrix: Matrix) -> tuple[int, float]:
-    """The most probable class, in doubt the label and then the first, and the probability that the label is wrong."""
+    """Return the most probable class (ties: the label, then the first), and the probability that the label is wrong."""
     each = posterior(probabilities, label, matrix)
     best = label
     for k in range(len(each)):
@@ -25,7 +25,7 @@ def judge(probabilities: Vector, label: int, matrix: Matrix) -> tuple[int, float
 
 
 def counts(labels: list[int], probabilities: Matrix, classes: int) -> list[list[int]]:
-    """How many samples the model calls i that are labelled j."""
+    """Return counts[i][j]: samples that the model predicts as i and that are labelled j."""
     rows = [[0] * classes for _ in range(classes)]
     for label, each in zip(labels, probabilities, strict=True):
         rows[each.index(max(each))][label] += 1
@@ -33,7 +33,7 @@ def counts(labels: list[int], probabilities: Matrix, classes: int) -> list[list[
 
 
 def noise_matrix(counts: list[list[int]]) -> Matrix:
-    """Q: shares of the counts and symmetric noise of the same ratio, mixed by how little the one looks like the other.
+    """Q: shares of the counts and symmetric noise of the same ratio, weighted by how different the two are.
 
     Where less than half of the labels agree with the model, symmetric noise of one half.
     """
@@ -77,7 +77,7 @@ def learnt_noise(labels: list[int], probabilities: Matrix) -> float:
 
 
 def discounted(matrix: Matrix, learnt: float) -> Matrix:
-    """A right label weighs between what it did and, where all is learnt, what the most usual wrong one does."""
+    """Return Q with less weight on right labels: down to the most frequent wrong one where all labels are memorized."""
     rows = [list(row) for row in matrix]
     for j in range(len(matrix)):
         wrong = max(matrix[i][j] for i in range(len(matrix)) if i != j)
@@ -87,7 +87,7 @@ def discounted(matrix: Matrix, learnt: float) -> Matrix:
 
 
 def average_precision(scores: Vector, wrong: list[bool]) -> float:
-    """Go down the list; at each wrong label note which share of the list so far is wrong. The mean of these."""
+    """Return the average precision: the mean, over all wrong labels, of the precision of the list down to each."""
     order = sorted(range(len(scores)), key=lambda place: -scores[place])
     shares = []
     found = 0

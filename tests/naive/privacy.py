@@ -7,7 +7,7 @@ from tests.naive.equations import Vector
 
 
 def clip(vector: Vector, bound: float) -> Vector:
-    """Shortened to the bound where it is longer."""
+    """Return the vector, scaled down to the bound if it is longer."""
     found = length(vector)
     return [value * bound / found if found > bound else value for value in vector]
 

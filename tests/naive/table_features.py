@@ -7,7 +7,7 @@ MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
 
 def features(rows: list[tuple[str, ...]], train: list[int]) -> list[list[float]]:
-    """The features of each row."""
+    """Return the features of each row."""
     result: list[list[float]] = [[] for _ in rows]
     for place in range(len(rows[0])):
         texts = [row[place].strip() for row in rows]
@@ -18,7 +18,7 @@ def features(rows: list[tuple[str, ...]], train: list[int]) -> list[list[float]]
 
 
 def column_features(texts: list[str], train: list[int]) -> list[list[float]]:
-    """The features of each row in one column."""
+    """Return the features of one column, row by row."""
     if all(is_number(text) for text in texts if text):
         numbers = [float(text) if text and math.isfinite(float(text)) else None for text in texts]
         known = [number for row in train if (number := numbers[row]) is not None]
@@ -33,7 +33,7 @@ def column_features(texts: list[str], train: list[int]) -> list[list[float]]:
 
 
 def is_number(text: str) -> bool:
-    """Whether Python reads a number in it."""
+    """Return whether a cell is a number for Python."""
     try:
         float(text)
     except ValueError:
@@ -42,6 +42,6 @@ def is_number(text: str) -> bool:
 
 
 def in_order(text: str) -> tuple[list[object], str]:
-    """Digits sort as the numbers that they are."""
+    """Return a sort key in which digits compare as numbers."""
     pieces = re.split(r"(\d+)", text)
     return [(len(p.lstrip("0")), p.lstrip("0")) if n % 2 else p for n, p in enumerate(pieces)], text
