@@ -147,7 +147,7 @@ class Experiment(Spec):
                 federation must: whoever can draw the noise again can subtract it.
         """
         method = _build_method(self.method_name, self.method)
-        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio)
+        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
             postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, secret_noise))

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_MIN_MARGIN = 1e-4  # keeps the logarithm of the memory term finite
 CentroidForm = Literal["dimension", "sample", "sum"]
 
 
@@ -101,6 +102,24 @@ def prior(log_probs: Tensor) -> Tensor:
     """
     mean = log_probs.logsumexp(dim=0) - math.log(len(log_probs))  # (K,) log of the mean probability
     return -mean.mean() - math.log(log_probs.shape[1])
+
+
+def memory(probs: Tensor, remembered: Tensor) -> Tensor:
+    """Return the memory term of each sample, (n,): log(1 - <p, m>), which falls as p comes closer to what it was.
+
+    It is the regularizer of early-learning regularization (Liu et al. 2020, Eq. 6), with m scaled by its own largest
+    entry: a memory that is unsure of the class has little weight.
+
+    Args:
+        probs: (n, K) the model's probabilities.
+        remembered: (n, K) the moving average of former ones, without gradient.
+
+    >>> sure, unsure = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
+    >>> [round(float(memory(torch.tensor([[0.5, 0.5]]), m)), 3) for m in (sure, unsure)]
+    [-0.693, -0.288]
+    """
+    scaled = remembered * remembered.amax(dim=1, keepdim=True)  # (n, K)
+    return (1 - (probs * scaled).sum(dim=1)).clamp(min=_MIN_MARGIN).log()
 
 
 def linear_ramp(index: int, start: float, length: float) -> float:

@@ -9,6 +9,7 @@ from rofl.methods.fedavg import FedAvg
 from rofl.methods.joint import Joint
 from rofl.methods.method_registry import METHODS
 from rofl.methods.rofl import Rofl
+from rofl.methods.rofl_plus import RoflPlus
 from rofl.methods.selflearning import SelfLearning
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Joint",
     "Method",
     "Rofl",
+    "RoflPlus",
     "RoundContext",
     "SelfLearning",
     "ServerState",

@@ -2,8 +2,8 @@
 
 An engine (the simulation, or a federation over a network) calls a method through `Method` and nothing else. To write
 a method, inherit from `Method` and implement `init`, `zero_update`, `client_update` and `server_update`;
-`with_noise_rate`, `centralized` and `wire_dtype` have defaults. What is done to updates on their way, such as noise for
-privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
+`with_noise_rate`, `with_rounds`, `centralized` and `wire_dtype` have defaults. What is done to updates on their way,
+such as noise for privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
 """
 
 from abc import abstractmethod
@@ -102,6 +102,10 @@ class Method(Protocol):
 
     def with_noise_rate(self, kind: str, ratio: float) -> Self:
         """Return the method for labels with this kind and ratio of noise; by default, itself."""
+        return self
+
+    def with_rounds(self, rounds: int) -> Self:
+        """Return the method for a run of this many rounds, for schedules that depend on them; by default, itself."""
         return self
 
     def centralized(self) -> Self:

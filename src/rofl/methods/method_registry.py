@@ -11,9 +11,19 @@ from rofl.methods.coteaching import CoTeaching
 from rofl.methods.fedavg import FedAvg
 from rofl.methods.joint import Joint
 from rofl.methods.rofl import Rofl
+from rofl.methods.rofl_plus import RoflPlus
 from rofl.methods.selflearning import SelfLearning
 
-_MEMBERS = ("init", "zero_update", "client_update", "server_update", "with_noise_rate", "centralized", "wire_dtype")
+_MEMBERS = (
+    "init",
+    "zero_update",
+    "client_update",
+    "server_update",
+    "with_noise_rate",
+    "with_rounds",
+    "centralized",
+    "wire_dtype",
+)
 
 
 class MethodRegistry(Registry[type[Method]]):
@@ -40,5 +50,12 @@ class MethodRegistry(Registry[type[Method]]):
 METHODS = MethodRegistry(
     "method",
     "rofl.methods",
-    {"plain": FedAvg, "coteaching": CoTeaching, "joint": Joint, "selflearning": SelfLearning, "rofl": Rofl},
+    {
+        "plain": FedAvg,
+        "coteaching": CoTeaching,
+        "joint": Joint,
+        "selflearning": SelfLearning,
+        "rofl": Rofl,
+        "rofl-plus": RoflPlus,
+    },
 )

@@ -61,6 +61,10 @@ class ProcessedMethod(Method):
         """Return the same postprocessors around the method for this noise."""
         return replace(self, method=self.method.with_noise_rate(kind, ratio))
 
+    def with_rounds(self, rounds: int) -> Self:
+        """Return the same postprocessors around the method for this many rounds."""
+        return replace(self, method=self.method.with_rounds(rounds))
+
     def centralized(self) -> Self:
         """Return the same postprocessors around the method's centralized form."""
         return replace(self, method=self.method.centralized())

@@ -20,7 +20,7 @@ from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
 _MAX_TAU = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
-_UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold it under this name
+UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold it under this name
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Rofl(SmallLossSgd):
         aux = {"centroids": weighted, "similarity": similarity}
         if self.tau == "auto":
             counted = torch.stack([~confident[-1], torch.ones_like(confident[-1])]).sum(dim=1)  # unconfident, all
-            aux[_UNCONFIDENT] = counted.to(global_centroids.dtype)
+            aux[UNCONFIDENT] = counted.to(global_centroids.dtype)
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
@@ -117,18 +117,18 @@ class Rofl(SmallLossSgd):
         sums = total.aux
         aux = {"centroids": c.global_centroids(sums["centroids"], sums["similarity"], server_state.aux["centroids"])}
         if self.tau == "auto":
-            aux[_UNCONFIDENT] = sums[_UNCONFIDENT][:1] / sums[_UNCONFIDENT][1:].clamp(min=1)
+            aux[UNCONFIDENT] = sums[UNCONFIDENT][:1] / sums[UNCONFIDENT][1:].clamp(min=1)
         return ServerState(fedavg(server_state, total), aux)
 
     def _unconfident(self, size: int) -> Tensors:
         """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
-        return {_UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
+        return {UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
 
     def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:
         """Return R(t), with tau as given, or as the share of samples that were not confident in the last round."""
         if self.tau != "auto":
             return self.keep_rate(ctx)
-        tau = min(max(float(server_state.aux[_UNCONFIDENT]), 0.0), _MAX_TAU)
+        tau = min(max(float(server_state.aux[UNCONFIDENT]), 0.0), _MAX_TAU)
         return keep_rate(ctx.index, tau, self.warmup)
 
     def _initial_centroids(
