@@ -389,7 +389,7 @@ def test_the_other_methods_have_the_papers_hyperparameters() -> None:
             assert built["lr"] > 0
         if method["name"] == "selflearning":
             assert (method["sample"], method["prototypes"]) == (128, 3)
-    assert seen == METHODS.keys()
+    assert seen == METHODS.keys() - {"rofl-plus"}  # ours, not the paper's
 
 
 def test_covidx_is_at_100_medical_centres() -> None:

@@ -73,6 +73,7 @@ class RoflPlus(Rofl):
     """
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "auto"  # no noise ratio is needed
+    t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; the memory does not wait for it
     lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     memory: Annotated[float, Field(ge=0)] = 10.0  # weight of the memory term at full belief; 0: rofl's pseudo-labels
