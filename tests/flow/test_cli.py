@@ -196,3 +196,10 @@ def test_ctrl_c_keeps_the_checkpoint_and_resume_ends_as_if_undisturbed(tmp_path)
     assert "rofl resume cut" in talk
     resumed = rofl("resume", "cut", "--workers", "0", "--json", cwd=tmp_path)
     assert json.loads(resumed.stdout)["digest"] == json.loads(whole.stdout)["digest"]
+
+
+def test_run_without_a_target_says_what_to_do_and_trains_nothing(tmp_path) -> None:
+    done = rofl("run", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [name for name in ("rofl run --data PATH", "rofl run digits", "rofl demo") if name not in done.stderr] == []
+    assert not list(tmp_path.iterdir())

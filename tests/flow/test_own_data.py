@@ -68,7 +68,8 @@ def test_run_shows_what_it_chose_and_lists_each_clients_suspects(photos: Path, c
     code, out, err = command("run", "--data", "photos", *SETS, "--out", "here", "--json")
     assert code == 0, err
     assert "photos: 2 clients, 3 classes, 24 samples to train with and 6 to test with, 8 x 8 pixels, grey" in err
-    assert "chosen: model small at width 0.125, batches of 8, 2 of 2 clients a round, 1 round;" in err
+    assert "chosen: model small at width 0.125, batches of 8, 2 of 2 clients a round, 1 round; --quick" in err
+    assert "estimated time: about 1 s on this machine" in err
     assert "decoding 30 images" in err
     summary = json.loads(out)
     assert (summary["name"], summary["dataset"], summary["detection"]) == ("photos", "own", None)
@@ -141,6 +142,8 @@ MISTAKES = {
     "light": (["run", "--data", "t.csv", "--set", "data.brightness=0.5"], "data.brightness is for images"),
     "method": (["run", "--data", "photos", "--method", "rolf"], "'rofl'"),
     "few": (["run", "--data", "photos", "--set", "data.train=1"], "Nothing is left for client site"),
+    "quick": (["run", "digits", "--quick"], "choose settings for --data"),
+    "both": (["run", "--data", "photos", "--quick", "--thorough"], "exclude each other"),
     "check": (["data", "check", "nowhere"], "There is no nowhere"),
 }
 
@@ -211,6 +214,14 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
 
     monkeypatch.setattr(image_io, "decode_image", refuse)
     assert rofl.run(chosen, tmp_path / "run", workers=0).summary.dropped == 0
+
+
+def test_thorough_is_the_papers_network(tmp_path: Path) -> None:
+    for n in range(12):
+        places.save(tmp_path / "photos" / "ab"[n % 2] / f"{n}.png", places.picture(n % 2, n, side=40))
+    chosen = rofl.from_data(tmp_path / "photos", effort="thorough")
+    assert (chosen.model.name, chosen.model.width, chosen.rounds, chosen.method["t_pl"]) == ("cnn9", 1, 100, 33)
+    assert rofl.from_data(tmp_path / "photos", effort="quick").model.width == 0.25
 
 
 def test_a_killed_run_goes_on_and_changed_data_is_noticed(photos: Path, tmp_path: Path) -> None:

@@ -6,7 +6,22 @@ from typing import Annotated
 import typer
 
 from rofl.cli.app import app, print_json, print_message, stdout
-from rofl.cli.options import Data, DataDir, Json, Labels, Log, Out, Seeds, Sets, Test, What, Workers
+from rofl.cli.options import (
+    Data,
+    DataDir,
+    Json,
+    Labels,
+    Log,
+    Out,
+    Quick,
+    Seeds,
+    Sets,
+    Test,
+    Thorough,
+    What,
+    Workers,
+    effort,
+)
 
 
 @app.command("compare", epilog="Example: rofl compare digits --methods plain,rofl --seeds 3 --set noise.ratio=0.6")
@@ -18,6 +33,8 @@ def compare_command(
     data: Data = None,
     test: Test = None,
     labels: Labels = None,
+    quick: Quick = False,
+    thorough: Thorough = False,
     out: Out = None,
     workers: Workers = None,
     data_dir: DataDir = None,
@@ -26,7 +43,7 @@ def compare_command(
 ) -> None:
     """Run several methods and seeds on the same data, and print one table; finished runs in the folder are kept."""
     from rofl.cli.progress import ProgressListener, check_log, follow_run
-    from rofl.cli.resolve import ExperimentOptions, resolve_experiment
+    from rofl.cli.resolve import ExperimentOptions, print_estimate, resolve_with_size
     from rofl.cli.tables import comparison_table
     from rofl.methods import METHODS
     from rofl.report import write_report
@@ -36,13 +53,17 @@ def compare_command(
     for name in names:
         METHODS.find(name)
     check_log(log)
-    experiments = [
-        resolve_experiment(
-            ExperimentOptions(what, sets, name, seed, None, data, test, labels), quiet=(seed, name) != (0, names[0])
+    level = effort(quick, thorough, data)
+    resolved = [
+        resolve_with_size(
+            ExperimentOptions(what, sets, name, seed, None, data, test, labels, level),
+            quiet=(seed, name) != (0, names[0]),
         )
         for seed in range(seeds)
         for name in names
     ]
+    experiments = [experiment for experiment, _ in resolved]
+    print_estimate(experiments, resolved[0][1] if resolved else None, workers)
     with ProgressListener() as progress:
         comparison = compare(
             experiments,

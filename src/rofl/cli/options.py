@@ -1,11 +1,14 @@
 """The options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rofl.errors import UserError
+
+if TYPE_CHECKING:  # its package imports torch
+    from rofl.config.presets.effort import Effort
 
 What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
 Sets = Annotated[
@@ -21,6 +24,8 @@ Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client pr
 Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
 Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
 Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
+Quick = Annotated[bool, typer.Option("--quick", help="with --data: a first look, about 3 minutes on two cores")]
+Thorough = Annotated[bool, typer.Option("--thorough", help="with --data: the paper's network and rounds; hours")]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="the folder of data sets; else $ROFL_DATA")]
 Log = Annotated[
     list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; may be given again")
@@ -33,6 +38,19 @@ Dp = Annotated[
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS and no keys: on this machine only")]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
+
+
+def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
+    """Return the effort that --quick and --thorough ask for.
+
+    Raises:
+        UserError: both are given, or one of them without --data, whose settings they choose.
+    """
+    if quick and thorough:
+        raise UserError("--quick and --thorough exclude each other.", "one of them")
+    if (quick or thorough) and data is None:
+        raise UserError("--quick and --thorough choose settings for --data PATH.", "--set KEY=VALUE")
+    return "quick" if quick else "thorough" if thorough else "default"
 
 
 def check_flower() -> None:

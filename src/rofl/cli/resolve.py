@@ -8,12 +8,15 @@ from rofl.cli.app import print_message
 from rofl.cli.progress import decoding_bar
 from rofl.config import presets
 from rofl.config.overrides import apply_overrides, parse_override, read_toml
+from rofl.config.presets.effort import Effort
 from rofl.config.presets.user_data import choose_for_data
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings, notices
 from rofl.data import Dataset, user
 from rofl.data.user.names import plural
 from rofl.errors import UserError
+from rofl.report.formatting import rough_duration
+from rofl.training.time_estimate import PUBLISHED, DataSize, estimate_seconds
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class ExperimentOptions:
         data: The user's data.
         test: The test part of the user's data.
         labels: A file of corrected labels.
+        effort: How large a run on the user's data is.
     """
 
     what: str = ""
@@ -39,6 +43,7 @@ class ExperimentOptions:
     data: Path | None = None
     test: Path | None = None
     labels: Path | None = None
+    effort: Effort = "default"
 
     @property
     def is_file(self) -> bool:
@@ -61,7 +66,14 @@ class ExperimentOptions:
 
 
 def resolve_experiment(options: ExperimentOptions, quiet: bool = False) -> Experiment:
+    """Return the experiment that options describe; see `resolve_with_size`."""
+    return resolve_with_size(options, quiet)[0]
+
+
+def resolve_with_size(options: ExperimentOptions, quiet: bool = False) -> tuple[Experiment, DataSize | None]:
     """Return the experiment that options describe, and print what was chosen for the user's data.
+
+    The size of the data comes with it; None for a data set of the user's code, which is not loaded here.
 
     Args:
         options: The options of the command.
@@ -80,22 +92,40 @@ def resolve_experiment(options: ExperimentOptions, quiet: bool = False) -> Exper
             problem = f"--data brings its own settings, so the preset {options.what!r} has no place."
             raise UserError(problem, "--set KEY=VALUE")
         with decoding_bar(quiet) as progress:
-            experiment, images = choose_for_data(options.data, changes, settings or {}, progress)
+            experiment, images = choose_for_data(options.data, changes, settings or {}, progress, options.effort)
         for line in [] if quiet else describe_choice(experiment, images):
             print_message(line)
-        return experiment
+        return experiment, DataSize.of(images)
     if settings is None:
         settings = presets.find_preset(options.what or "digits").for_method(changes.get("method.name"))
     experiment = parse_experiment(apply_overrides(settings, changes))
-    decode_user_images(experiment)
-    return experiment
+    own = decode_user_images(experiment)
+    return experiment, DataSize.of(own) if own else PUBLISHED.get(experiment.data.name)
 
 
-def decode_user_images(experiment: Experiment) -> None:
-    """Decode the user's images while a bar shows progress; the run then finds them decoded."""
-    if experiment.data.path:
-        with decoding_bar() as progress:
-            user.load_user_data(experiment.data.source, progress)
+def print_estimate(experiments: Sequence[Experiment], size: DataSize | None, workers: int | None) -> None:
+    """Print how long runs on the same data will take on this machine.
+
+    Args:
+        experiments: The runs, one after the other.
+        size: Of their data; nothing is printed where it is not known.
+        workers: Client processes; the default number where None.
+    """
+    if size is None:
+        return
+    try:
+        seconds = sum(estimate_seconds(experiment, size, workers) for experiment in experiments)
+    except Exception:  # a network or a method that cannot be run: the run itself says so, with the reason
+        return
+    print_message(f"estimated time: about {rough_duration(seconds)} on this machine, if its cores are free")
+
+
+def decode_user_images(experiment: Experiment) -> Dataset | None:
+    """Return the data whose path the settings name, or None; a bar shows the decoding, which the run then reuses."""
+    if not experiment.data.path:
+        return None
+    with decoding_bar() as progress:
+        return user.load_user_data(experiment.data.source, progress)
 
 
 def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
@@ -112,7 +142,7 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
         f"train with and {len(images.test_labels)} to test with, {form}",
         f"chosen: model {experiment.model.name} at width {experiment.model.width:g}, {batches}"
         f"{experiment.cohort} of {experiment.clients} clients a round, "
-        f"{plural(experiment.rounds, 'round')}; --set changes it",
+        f"{plural(experiment.rounds, 'round')}; --quick, --thorough or --set change it",
     ]
     return [*lines, f"note: {images.note}"] if images.note else lines
 

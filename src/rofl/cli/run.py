@@ -4,8 +4,32 @@ What a command needs beyond its options is imported when it is called, in this a
 takes seconds to import, and --help or a mistyped option should not wait for it.
 """
 
-from rofl.cli.app import app
-from rofl.cli.options import Data, DataDir, Dp, Json, Labels, Log, MethodName, Out, Seed, Sets, Test, What, Workers
+import typer
+
+from rofl.cli.app import app, print_message
+from rofl.cli.options import (
+    Data,
+    DataDir,
+    Dp,
+    Json,
+    Labels,
+    Log,
+    MethodName,
+    Out,
+    Quick,
+    Seed,
+    Sets,
+    Test,
+    Thorough,
+    What,
+    Workers,
+    effort,
+)
+
+_WHAT_TO_DO = """Nothing was named to train on. For example:
+  rofl run --data PATH     your images or table (docs/own-data.md); rofl data check PATH looks at them first
+  rofl run digits          a small data set that comes with the package, half a minute; rofl presets lists all
+  rofl demo                two methods side by side on wrong labels, a minute"""
 
 
 @app.command("run", epilog="Example: rofl run digits --set noise.ratio=0.4 --method plain --seed 1")
@@ -17,6 +41,8 @@ def run_command(
     data: Data = None,
     test: Test = None,
     labels: Labels = None,
+    quick: Quick = False,
+    thorough: Thorough = False,
     dp: Dp = None,
     out: Out = None,
     workers: Workers = None,
@@ -25,14 +51,19 @@ def run_command(
     as_json: Json = False,
 ) -> None:
     """Train once, and write a run folder with a page."""
+    if not (what or data or sets):
+        print_message(_WHAT_TO_DO)
+        raise typer.Exit(2)
     from rofl.cli.progress import ProgressListener, check_log, follow_run
-    from rofl.cli.resolve import ExperimentOptions, resolve_experiment
+    from rofl.cli.resolve import ExperimentOptions, print_estimate, resolve_with_size
     from rofl.cli.tables import print_run
     from rofl.report import write_report
     from rofl.training.runner import next_run_dir, run
 
     check_log(log)
-    experiment = resolve_experiment(ExperimentOptions(what, sets, method, seed, dp, data, test, labels))
+    options = ExperimentOptions(what, sets, method, seed, dp, data, test, labels, effort(quick, thorough, data))
+    experiment, size = resolve_with_size(options)
+    print_estimate([experiment], size, workers)
     folder = out or next_run_dir(experiment)
     with ProgressListener() as progress, follow_run(progress, experiment, folder, log) as listener:
         finished = run(experiment, folder, workers=workers, data_dir=data_dir, listener=listener)

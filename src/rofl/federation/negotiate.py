@@ -32,7 +32,7 @@ def negotiate(sites: Sequence[SiteInfo], changes: Settings) -> Experiment:
         channels.append(site.channels)
     classes = sorted({name for site in sites for name in site.classes}, key=natural)
     side = max(4, round(median(sides) / 4) * 4)
-    summary = DataSummary([site.samples for site in sites], (max(channels), side, side))
+    summary = DataSummary([site.samples for site in sites], (max(channels), side, side), at_sites=True)
     at_sites = {"data.name": "own", "data.classes": classes, "data.side": side, "data.channels": max(channels)}
     chosen = choose_settings(summary, apply_overrides({}, changes), "federation", clients=len(sites))
     return parse_experiment(apply_overrides(chosen, {**at_sites, "data.partition": "iid", **changes}))

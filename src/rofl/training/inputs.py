@@ -20,6 +20,8 @@ from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 from rofl.simulation.client import NetworkSpec
 
+_IMAGE_MODELS = ("cnn9", "small", "resnet50")
+
 
 def with_components(
     experiment: Experiment, method: Method | None, model: Callable[..., Any] | None, dataset: Dataset | None
@@ -104,8 +106,8 @@ def load_inputs(
         UserError: the data or the weights cannot be read, or the network does not fit the data.
     """
     federated, spec = load_federated(experiment.split, data_dir, dataset), experiment.model
-    if federated.images.is_table and spec.name != "mlp":
-        raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=mlp")
+    if federated.images.is_table and spec.name in _IMAGE_MODELS:
+        raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=tabular")
     return federated, network_spec(
         experiment, federated.images, str(weights_file(spec.weights, data_dir)) if spec.weights else ""
     )

@@ -19,6 +19,15 @@ def test_the_side_is_the_median_of_the_shorter_ones(shorter, side):
     assert decode.suitable_side([*infos, image_io.ImageInfo("", (999, 999), error="damaged")]) == side
 
 
+@pytest.mark.parametrize(
+    ("count", "shorter", "side"), [(100, 90, 64), (400, 90, 48), (400, 20, 20), (90_000, 90, 32), (90_000, 30, 28)]
+)
+def test_many_images_are_made_smaller_but_not_below_32(count, shorter, side):
+    infos = [image_io.ImageInfo("", (shorter, shorter))] * count
+    assert decode.suitable_side(infos, most_pixels=1_000_000) == side
+    assert decode.suitable_side(infos) == min(64, shorter // 4 * 4)
+
+
 def entries(paths):
     return [Sample(path.name, "x", None, False, path) for path in paths]
 

@@ -7,8 +7,9 @@ from statistics import median
 from typing import Any
 
 from rofl.config.overrides import apply_overrides
+from rofl.config.presets.effort import Effort, pixel_budget, run_size
 from rofl.config.presets.preset import Preset
-from rofl.config.presets.quick import SELF_LABELS
+from rofl.config.presets.quick import SELF_LABELS, self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset
@@ -18,16 +19,18 @@ from rofl.data.user.names import safe_names
 _MAX_COHORT = 10  # clients a round
 _MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
-_SMALL_SIDE = 16  # pixels up to which the small network is enough
 _NO_SETTINGS: Settings = {}
 
 
-def from_data(path: str | Path, *, progress: Progress | None = None, **changes: Any) -> Experiment:
+def from_data(
+    path: str | Path, *, progress: Progress | None = None, effort: Effort = "default", **changes: Any
+) -> Experiment:
     """Return an experiment on your data, with all settings chosen to suit it.
 
     Args:
         path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), or an .npz.
         progress: called with the number of images that are decoded, and of all.
+        effort: how large the run is: "quick", "default" (about 10 minutes on two cores) or "thorough".
         changes: any settings, with two underscores for the dot of a key, as in `data__test_path="tests"`.
 
     Raises:
@@ -36,11 +39,15 @@ def from_data(path: str | Path, *, progress: Progress | None = None, **changes: 
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     if "method" in dotted:
         dotted["method.name"] = dotted.pop("method")
-    return choose_for_data(path, dotted, progress=progress)[0]
+    return choose_for_data(path, dotted, progress=progress, effort=effort)[0]
 
 
 def choose_for_data(
-    path: str | Path, changes: Settings, base: Settings = _NO_SETTINGS, progress: Progress | None = None
+    path: str | Path,
+    changes: Settings,
+    base: Settings = _NO_SETTINGS,
+    progress: Progress | None = None,
+    effort: Effort = "default",
 ) -> tuple[Experiment, Dataset]:
     """Return the experiment for user data, and the data itself.
 
@@ -49,14 +56,17 @@ def choose_for_data(
         changes: settings with dotted keys; they win over all others.
         base: settings of a file, in tables; they win over what is chosen here.
         progress: called with the number of images that are decoded, and of all.
+        effort: how large the run is.
     """
     test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
     dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
     given = apply_overrides(base, dotted)
     spec = parse_experiment({"data": given["data"]}).data
-    images = load_user_data(replace(spec.source, fingerprint=""), progress)
+    source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
+    images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
     summary, named = _summarize(images, given)
+    summary = replace(summary, effort=effort)
     clients = given.get("clients", named or max(1, min(_MAX_CLIENTS, len(images.train_labels) // _MIN_SAMPLES)))
     chosen = choose_settings(summary, given, spec.title, clients)
     data = {**chosen["data"], "partition": "natural" if named else "iid"}
@@ -71,11 +81,15 @@ class DataSummary:
         sizes: Samples of each client that the data names; one number, of all samples, where it names none.
         shape: Channels, height and width of an image.
         is_table: Whether the samples are rows of a table.
+        at_sites: Whether each client trains on a machine of its own.
+        effort: How large the run is.
     """
 
     sizes: list[int]
     shape: tuple[int, int, int]
     is_table: bool = False
+    at_sites: bool = False
+    effort: Effort = "default"
 
 
 def choose_settings(summary: DataSummary, given: Settings, title: str, clients: int) -> Settings:
@@ -102,25 +116,27 @@ def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
 def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
     """Return a preset for user data: the network, the batch size and the federation."""
     counted = clients if isinstance(clients, int) and clients > 0 else 1  # a wrong one is refused later
+    cohort = min(counted, _MAX_COHORT)
     named = len(summary.sizes) > 1
     size = int(median(summary.sizes)) if named else summary.sizes[0] // counted
+    settings: dict[str, Any] = {
+        "name": safe_names([title])[0],
+        "noise": {"ratio": 0.0},
+        "clients": clients,
+        "cohort": cohort if isinstance(clients, int) else _MAX_COHORT,
+    }
+    method = {"lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))}
+    if summary.is_table:
+        settings |= {"data": {}, "model": {"name": "mlp"}, "rounds": 30, "method": method}
+        return Preset(f"{title}: user data", settings, SELF_LABELS)
     channels, side, _ = summary.shape
-    model: Settings = {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": 0.25}
-    data: Settings = {} if summary.is_table else {"side": side, "channels": channels}
-    return Preset(
-        f"{title}: user data",
-        {
-            "name": safe_names([title])[0],
-            "data": data,
-            "noise": {"ratio": 0.0},
-            "model": {"name": "mlp"} if summary.is_table else model,
-            "method": {"lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))},
-            "rounds": 30,
-            "clients": clients,
-            "cohort": min(clients, _MAX_COHORT) if isinstance(clients, int) else _MAX_COHORT,
-        },
-        SELF_LABELS,
-    )
+    if summary.at_sites:
+        chosen = run_size(side, max(summary.sizes), summary.effort, cores=1)
+    else:
+        chosen = run_size(side, sum(summary.sizes) * cohort / counted, summary.effort)
+    settings |= {"data": {"side": side, "channels": channels}, "model": chosen.model, "rounds": chosen.rounds}
+    settings["method"] = {**method, "epochs": chosen.epochs}
+    return Preset(f"{title}: user data", settings, self_labels(chosen.relabel_round))
 
 
 def _merge_tables(chosen: Settings, base: Settings) -> Settings:

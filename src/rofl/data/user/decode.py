@@ -1,5 +1,6 @@
 """Decoding of many images: headers of all, the side and channels that suit them, and their pixels, decoded once."""
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from rofl.data.user.samples import Content, Sample
 
 Progress = Callable[[int, int], None]  # called with the number of samples done, and the number of all
 _LARGEST, _SMALLEST, _STEP = 64, 8, 4  # pixels a side
+_LEAST_CHOSEN = 32  # a side that a large number of images does not reduce further
 _SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
 
 
@@ -29,11 +31,19 @@ def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
         return list(pool.map(_inspect, [sample.content for sample in samples]))
 
 
-def suitable_side(infos: Sequence[ImageInfo]) -> int:
-    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to 64."""
+def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0) -> int:
+    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to 64.
+
+    Args:
+        infos: of all images.
+        most_pixels: of all images together; many images are made smaller for it, but not below 32; 0 for any number.
+    """
     shorter = [min(info.size) for info in infos if not info.error]
     middle = int(median(shorter)) if shorter else _LARGEST
-    return max(_SMALLEST, min(_LARGEST, middle // _STEP * _STEP))
+    largest = _LARGEST
+    if most_pixels and shorter:
+        largest = max(_LEAST_CHOSEN, min(_LARGEST, math.isqrt(most_pixels // len(shorter))))
+    return max(_SMALLEST, min(largest, middle) // _STEP * _STEP)
 
 
 def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> int:

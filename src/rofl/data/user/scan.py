@@ -71,7 +71,8 @@ def scan(
     infos, notes = inspect_all(samples), list(listing.notes)
     pixels, unreadable = torch.empty(0), dict[int, str]()
     if not listing.features:
-        side, channels = source.side or suitable_side(infos), source.channels or suitable_channels(samples, infos)
+        side = source.side or suitable_side(infos, source.most_pixels)
+        channels = source.channels or suitable_channels(samples, infos)
         pixels, unreadable = decode_all(samples, infos, side, channels, progress)
     reasons = {samples[row].id: reason for row, reason in unreadable.items()}
     if reasons:

@@ -9,6 +9,7 @@ from rofl.data.user.samples import Listing
 from rofl.errors import UserError
 
 SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; any other source is a folder
+MOST_PIXELS = 8_000_000  # of all images: the smallest network then gives a result in about 10 minutes on two cores
 _FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
 
 
@@ -20,10 +21,11 @@ class UserSource:
         path: a folder, or a .csv, .parquet or .npz file.
         test_path: the test part; "" if it is in `path`, or is to be held out.
         holdout: the share of each client's samples that is held out.
-        side: pixels of the square images; 0 to choose from their sizes.
+        side: pixels of the square images; 0 to choose from their sizes and their number.
         channels: 1 for grey, 3 for colours; 0 to choose from their pixels.
         fingerprint: that the data must have; "" for any.
         classes: all classes, though some may have no sample here; () for those that occur.
+        most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
     """
 
     path: str
@@ -33,6 +35,7 @@ class UserSource:
     channels: int = 0
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
+    most_pixels: int = MOST_PIXELS
 
 
 def list_samples(source: UserSource) -> Listing:

@@ -1,0 +1,76 @@
+"""How large a run on user images is: the largest network, epochs and rounds that fit into a time on two cores.
+
+The choice depends on the data alone, not on the machine, so that the same data gives the same settings everywhere.
+`rofl.training.time_estimate` then says how long the run will take where it is started.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rofl.data.user.source import MOST_PIXELS
+
+Effort = Literal["quick", "default", "thorough"]
+
+_MINUTES: dict[Effort, float] = {"quick": 3, "default": 10}  # until the result, on two cores
+_CORES = 2
+# Seconds of a training step by its images, rofl on one core of an Intel Xeon at 2 to 3 GHz: by width at 32 x 32 pixels,
+# and proportional to the pixels.
+_CNN9 = {0.25: 7.6e-3, 0.125: 2.6e-3}
+_SMALL = 9.6e-3
+_SMALL_SIDE = 16  # pixels up to which the small network is enough
+_CHOICES = (  # width of cnn9, local epochs, rounds: the first that fits is taken, else the last
+    (0.25, 5, 30),
+    (0.25, 3, 30),
+    (0.25, 2, 30),
+    (0.125, 3, 30),
+    (0.125, 2, 30),
+    (0.125, 1, 30),
+    (0.125, 1, 20),
+    (0.125, 1, 15),
+)
+_THOROUGH = (1.0, 5, 100)  # the paper's for MNIST
+_PIXELS: dict[Effort, int] = {"quick": 2_400_000, "default": MOST_PIXELS, "thorough": 0}  # of all images; 0: any number
+
+
+@dataclass(frozen=True)
+class RunSize:
+    """The part of the settings that decides how long a run on images takes."""
+
+    model: dict[str, Any]
+    epochs: int
+    rounds: int
+
+    @property
+    def relabel_round(self) -> int:
+        """The round from which methods change labels: a third into the run, as in the paper's MNIST."""
+        return max(1, self.rounds // 3)
+
+
+def run_size(side: int, samples: float, effort: Effort = "default", cores: int = _CORES) -> RunSize:
+    """Return the network, the local epochs and the rounds for images.
+
+    Args:
+        side: pixels of an image's side.
+        samples: images that are trained on in one local epoch of a round, over all clients that share the cores.
+        effort: "thorough" for the paper's size, whatever it takes.
+        cores: that train at once.
+    """
+    if effort == "thorough":
+        width, epochs, rounds = _THOROUGH
+        return RunSize(_model(side, width), epochs, rounds)
+    seconds = _MINUTES[effort] * 60 * cores
+    for width, epochs, rounds in _CHOICES:
+        per_image = (_SMALL if side <= _SMALL_SIDE else _CNN9[width]) * (side / 32) ** 2
+        if rounds * epochs * samples * per_image <= seconds:
+            break
+    return RunSize(_model(side, width), epochs, rounds)
+
+
+def pixel_budget(effort: Effort) -> int:
+    """Return how many pixels all images may have together before they are made smaller; 0 for any number."""
+    return _PIXELS[effort]
+
+
+def _model(side: int, width: float) -> dict[str, Any]:
+    """Return the model table: the small network for small images, where its size does not matter."""
+    return {"name": "small"} if side <= _SMALL_SIDE else {"name": "cnn9", "width": width}
