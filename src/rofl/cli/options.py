@@ -43,6 +43,11 @@ Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
     """Return the effort that --quick and --thorough ask for.
 
+    Args:
+        quick: Whether --quick is given.
+        thorough: Whether --thorough is given.
+        data: The path that --data names.
+
     Raises:
         UserError: both are given, or one of them without --data, whose settings they choose.
     """
