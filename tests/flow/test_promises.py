@@ -7,13 +7,14 @@ from statistics import mean
 import pytest
 
 import rofl
+from rofl.training.records import RunSummary
 
 pytestmark = pytest.mark.slow
 SEEDS = range(3)
 
 
 @cache
-def digits(method: str, ratio: float, seed: int) -> dict:
+def digits(method: str, ratio: float, seed: int) -> RunSummary:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -21,15 +22,20 @@ def digits(method: str, ratio: float, seed: int) -> dict:
 
 
 def accuracy(method: str, ratio: float) -> float:
-    return mean(digits(method, ratio, seed)["test_accuracy"] for seed in SEEDS)
+    return mean(digits(method, ratio, seed).test_accuracy for seed in SEEDS)
 
 
 def test_digits_at_40_per_cent() -> None:
     assert accuracy("rofl", 0.4) >= 97.5
     assert accuracy("plain", 0.4) <= accuracy("rofl", 0.4) - 4
-    found = [digits("rofl", 0.4, seed)["detection"] for seed in SEEDS]
-    assert mean(each["precision"] for each in found) >= 0.95
-    assert mean(each["recall"] for each in found) >= 0.95
+    found = [digits("rofl", 0.4, seed).detection for seed in SEEDS]
+    assert mean(each.precision for each in found) >= 0.95
+    assert mean(each.recall for each in found) >= 0.95
+
+
+def test_rofl_plus_needs_no_noise_ratio() -> None:
+    assert accuracy("rofl-plus", 0.4) >= 96
+    assert accuracy("rofl-plus", 0.0) >= accuracy("plain", 0.0) - 0.5
 
 
 def test_digits_at_60_per_cent() -> None:

@@ -11,7 +11,7 @@ from rofl.config.presets import preset
 from rofl.core import losses
 from rofl.core.tensors import digest
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext
-from rofl.methods.rofl_plus import deserved_belief, extend_history
+from rofl.methods.rofl_plus import deserved_belief, extend_history, needed_memory
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
 from tests.methods import toy
@@ -48,7 +48,7 @@ def test_a_client_does_what_its_slow_twin_does(name: str, agreement: float) -> N
         data.labels.tolist(),
         slow_memory,
         toy.drawn_epochs(PLUS, data, ctx),
-        PLUS.memory * naive.belief(agreement, toy.CLASSES),
+        PLUS.memory * naive.belief(agreement, toy.CLASSES) * naive.need(agreement),
         lr=PLUS.lr,
         momentum=PLUS.momentum,
         weight_decay=PLUS.weight_decay,
@@ -90,6 +90,12 @@ def test_belief_grows_with_agreement_and_is_none_at_chance(low: float, high: flo
     assert deserved_belief(low, classes) == pytest.approx(naive.belief(low, classes), abs=1e-9)
     assert deserved_belief(1 / classes, classes) == pytest.approx(0)
     assert deserved_belief(1.0, classes) == 1
+
+
+@given(st.floats(0, 1))
+def test_no_memory_is_needed_where_all_labels_agree(agreement: float) -> None:
+    assert needed_memory(agreement) == pytest.approx(naive.need(agreement), abs=1e-9)
+    assert needed_memory(1.0) == 0
 
 
 def test_a_model_that_knows_nothing_is_not_believed_and_learns_as_fedavg_does() -> None:

@@ -15,6 +15,12 @@ def belief(agreement: float, classes: int) -> float:
     return 0.0 if above <= 0 else min(1.0, (above / 0.55) ** 3)
 
 
+def need(agreement: float) -> float:
+    """How much of the memory is needed: all of it where a fifth of the labels or more disagree."""
+    disagreement = 1 - agreement
+    return 1.0 if disagreement > 0.2 else disagreement / 0.2
+
+
 def memory_term(p: list[float], memory: list[float]) -> float:
     """log(1 - sum over classes of p * m * max m), which the tests compare with the package's own."""
     largest = max(memory)

@@ -26,6 +26,7 @@ from rofl.models import Network
 _FULL_BELIEF = (
     0.55  # agreement above chance from which the model is believed fully: nearly half the labels may be wrong
 )
+_FULL_NEED = 0.2  # disagreement from which the whole memory term is needed
 _HISTORY_MOMENTUM = 0.9  # of the history of predictions, which the audit uses
 _AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their label and all samples; down, their quotient
 
@@ -47,6 +48,17 @@ def deserved_belief(agreement: float, classes: int) -> float:
     chance = 1 / classes
     above_chance = max(0.0, (agreement - chance) / (1 - chance))
     return min(1.0, above_chance / _FULL_BELIEF) ** 3
+
+
+def needed_memory(agreement: float) -> float:
+    """Return how much of the memory term is needed, 0 to 1: less where nearly all labels agree with the model.
+
+    Where labels are right, a memory of early and wrong predictions would only be in the way.
+
+    >>> [round(needed_memory(share), 2) for share in (0.5, 0.8, 0.95, 1.0)]
+    [1.0, 1.0, 0.25, 0.0]
+    """
+    return min(1.0, (1 - agreement) / _FULL_NEED)
 
 
 def extend_history(client_state: Tensors, logits: Tensor) -> Tensor:
@@ -106,7 +118,7 @@ class RoflPlus(Rofl):
             return super().client_update(net, server_state, client_state, data, ctx)
         global_centroids = server_state.aux["centroids"]  # (K, d) f_G
         rate = self._keep_rate(server_state, ctx)  # R(t)
-        lambda_memory = self.memory * self._belief(server_state)
+        lambda_memory = self.memory * self._belief(server_state) * needed_memory(float(server_state.aux[_AGREEMENT]))
         lambda_cen = self.lambda_cen * losses.linear_ramp(
             ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
         )
