@@ -94,15 +94,22 @@ def _cell(data: str, ratio: float, clients: int = 10, **settings: object) -> dic
     return {"method__lr": 0.1, "method__batch": 36, **shared, **settings}
 
 
-def measure(stand_in: StandIn, method: str, seed: int) -> Figures:
-    """Run one method on one stand-in, or resume or read the run that is there, and return its figures."""
+def measure(stand_in: StandIn, method: str, seed: int, workers: int | None = None) -> Figures:
+    """Run one method on one stand-in, or resume or read the run that is there, and return its figures.
+
+    Args:
+        stand_in: the data, the noise and the network.
+        method: the method's name.
+        seed: of the split, the noise and the training.
+        workers: client processes; by default one per core.
+    """
     folder = RunDir(Path("runs/stand-ins") / f"{stand_in.name.replace(' ', '-').replace(',', '')}-{method}-{seed}")
     extra: dict[str, object] = {"method__tau": "auto", "method__t_pl": 10} if method == "rofl" else {}
     if folder.exists():
-        run: Run = rofl.resume(folder.path)
+        run: Run = rofl.resume(folder.path, workers=workers)
     else:
         experiment = rofl.preset("digits", method=method, seed=seed, **{**stand_in.settings, **extra})
-        run = rofl.run(experiment, folder.path)
+        run = rofl.run(experiment, folder.path, workers=workers)
     summary, audit = run.summary, run.summary.audit
     return Figures(
         last=summary.test_accuracy or 0.0,
@@ -164,6 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", nargs="*", default=None, help="groups: tables, digits, mnist, covidx, cifar")
     parser.add_argument("--seeds", type=int, default=None, help="at most so many seeds of each stand-in")
+    parser.add_argument("--workers", type=int, default=None, help="client processes; the digests do not depend on it")
     parser.add_argument("--again", action="store_true", help="read the figures of finished runs once more")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}, and run nothing")
     options = parser.parse_args()
@@ -176,7 +184,7 @@ def main() -> None:
                 if key in records and not options.again:
                     continue
                 try:
-                    figures = measure(stand_in, method, seed)
+                    figures = measure(stand_in, method, seed, options.workers)
                 except UserError as error:  # data that is not here
                     print(f"{key}: left out. {error}")
                     continue
