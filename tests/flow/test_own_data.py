@@ -219,7 +219,7 @@ def test_images_are_decoded_when_settings_are_chosen_and_not_again(
 def test_thorough_is_the_papers_network(tmp_path: Path) -> None:
     for n in range(12):
         places.save(tmp_path / "photos" / "ab"[n % 2] / f"{n}.png", places.picture(n % 2, n, side=40))
-    chosen = rofl.from_data(tmp_path / "photos", effort="thorough")
+    chosen = rofl.from_data(tmp_path / "photos", effort="thorough", method="rofl")
     assert (chosen.model.name, chosen.model.width, chosen.rounds, chosen.method["t_pl"]) == ("cnn9", 1, 100, 33)
     assert rofl.from_data(tmp_path / "photos", effort="quick").model.width == 0.25
 

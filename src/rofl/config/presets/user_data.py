@@ -19,6 +19,7 @@ from rofl.data.user.names import safe_names
 _MAX_COHORT = 10  # clients a round
 _MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
+_METHOD = "rofl-plus"  # nobody knows how many labels are wrong, nor how hard the data is
 _NO_SETTINGS: Settings = {}
 
 
@@ -125,7 +126,7 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
         "clients": clients,
         "cohort": cohort if isinstance(clients, int) else _MAX_COHORT,
     }
-    method = {"lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))}
+    method = {"name": _METHOD, "lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))}
     if summary.is_table:
         settings |= {"data": {}, "model": {"name": "mlp"}, "rounds": 30, "method": method}
         return Preset(f"{title}: user data", settings, SELF_LABELS)
