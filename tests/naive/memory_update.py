@@ -10,9 +10,9 @@ from tests.naive.local_update import step
 
 
 def belief(agreement: float, classes: int) -> float:
-    """How far the model is believed: the cube of the agreement above chance, full from 0.55 on."""
+    """How far the model is believed: the sixth power of the agreement above chance, full from 0.55 on."""
     above = (agreement - 1 / classes) / (1 - 1 / classes)
-    return 0.0 if above <= 0 else min(1.0, (above / 0.55) ** 3)
+    return 0.0 if above <= 0 else min(1.0, (above / 0.55) ** 6)
 
 
 def need(agreement: float) -> float:

@@ -23,9 +23,7 @@ from rofl.methods.rofl import UNCONFIDENT, Rofl
 from rofl.methods.weights import weight_update
 from rofl.models import Network
 
-_FULL_BELIEF = (
-    0.55  # agreement above chance from which the model is believed fully: nearly half the labels may be wrong
-)
+_FULL_BELIEF = 0.55  # agreement above chance from which the model is believed fully
 _FULL_NEED = 0.2  # disagreement from which the whole memory term is needed
 _HISTORY_MOMENTUM = 0.9  # of the history of predictions, which the audit uses
 _AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their label and all samples; down, their quotient
@@ -34,7 +32,7 @@ _AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their labe
 def deserved_belief(agreement: float, classes: int) -> float:
     """Return how far a model deserves to be believed, 0 to 1, by its agreement with the given labels.
 
-    It grows with the cube of the agreement above chance. Wrong labels lower the agreement as well as a weak model does.
+    It grows with the sixth power of the agreement above chance, so that it is next to nothing at first. Wrong labels lower the agreement as well as a weak model does.
     That errs on the safe side: a model that is believed too early stops learning, and one that is believed too little
     learns as plain FedAvg does.
 
@@ -42,12 +40,12 @@ def deserved_belief(agreement: float, classes: int) -> float:
         agreement: the share of samples whose given label the model predicts.
         classes: K; by chance, 1 / K of the samples agree.
 
-    >>> [round(deserved_belief(share, classes=10), 2) for share in (0.0, 0.1, 0.3, 0.6, 1.0)]
-    [0.0, 0.0, 0.07, 1.0, 1.0]
+    >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.5, 0.6, 1.0)]
+    [0.0, 0.05, 0.28, 1.0, 1.0]
     """
     chance = 1 / classes
     above_chance = max(0.0, (agreement - chance) / (1 - chance))
-    return min(1.0, above_chance / _FULL_BELIEF) ** 3
+    return min(1.0, above_chance / _FULL_BELIEF) ** 6
 
 
 def needed_memory(agreement: float) -> float:
