@@ -32,9 +32,9 @@ _AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their labe
 def deserved_belief(agreement: float, classes: int) -> float:
     """Return how far a model deserves to be believed, 0 to 1, by its agreement with the given labels.
 
-    It grows with the sixth power of the agreement above chance, so that it is next to nothing at first. Wrong labels lower the agreement as well as a weak model does.
-    That errs on the safe side: a model that is believed too early stops learning, and one that is believed too little
-    learns as plain FedAvg does.
+    It grows with the sixth power of the agreement above chance, so that it is next to nothing at first. Wrong labels
+    lower the agreement as well as a weak model does. That errs on the safe side: a model that is believed too early
+    stops learning, and one that is believed too little learns as plain FedAvg does.
 
     Args:
         agreement: the share of samples whose given label the model predicts.
