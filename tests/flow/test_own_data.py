@@ -305,13 +305,20 @@ def test_settings_by_hand_are_completed(photos: Path, tmp_path: Path) -> None:
     )
     assert (hand.data.name, hand.data.partition, hand.data.title) == ("own", "natural", "photos")
     assert (hand.noise.ratio, hand.method["tau"], hand.method["name"]) == (0, "auto", "rofl")
-    assert (
-        parse_experiment({"data": {"path": "x"}, "method": {"tau": 0.4}, "noise": {"ratio": 0.1}}).method["tau"] == 0.4
-    )
-    assert parse_experiment({"data": {"path": "x"}, "noise": {"ratio": 0.1}}).noise.ratio == 0.1
+    assert parse_experiment({"data": {"path": "x"}, "method": {"tau": 0.4}}).method["tau"] == 0.4
     assert "tau" not in parse_experiment({"data": {"path": "x"}, "method": {"name": "plain"}}).method
     run = rofl.run(hand, tmp_path / "run", workers=0)
     assert parse_experiment(tomllib.loads((run.folder / "config.toml").read_text())) == hand
+
+
+@pytest.mark.parametrize("noise", [{"ratio": 0.1}, {"ratio": 0.2, "kind": "pair"}, {"fully_noisy_class": True}])
+@pytest.mark.parametrize("data", [{"path": "x"}, {"name": "own", "classes": ["a", "b"]}])
+def test_noise_on_own_labels_is_refused_unless_it_is_asked_for(noise: dict[str, Any], data: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"labels of your own data wrong.* method\.tau.*noise\.on_user_data=true"):
+        parse_experiment({"data": data, "noise": noise})
+    chosen = parse_experiment({"data": data, "noise": {**noise, "on_user_data": True}})
+    assert chosen.noise.ratio == noise.get("ratio", 0.0)
+    assert chosen.method["tau"] == "auto"
 
 
 def test_built_in_sets_are_as_they_were() -> None:

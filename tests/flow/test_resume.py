@@ -148,7 +148,7 @@ SMALLEST = {"rounds": 3, "clients": 3, "cohort": 2, "data__train": 30, "data__te
 
 def measure_beside(simulation: Simulation, part: str, count: int) -> bool:
     """What a pool of several workers does, in this process."""
-    simulation._overlap = (part, count)
+    simulation._overlap[part] = count
     return True
 
 

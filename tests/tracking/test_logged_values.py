@@ -1,6 +1,7 @@
 """What leaves the run folder, and what must not."""
 
 from rofl.tracking import logged_values
+from rofl.training.held_out import Evaluation
 from tests.flow.tiny import tiny
 from tests.tracking.entries import RECORD, SUMMARY
 
@@ -14,7 +15,7 @@ def test_a_round_is_numbers() -> None:
         "clients/dropped": 1,
         "training/loss": 1.5,
     }
-    assert "accuracy/test" not in logged_values.round_values(RECORD.with_accuracy(None))
+    assert "accuracy/test" not in logged_values.round_values(RECORD.with_evaluation(Evaluation()))
 
 
 def test_an_outcome_is_numbers_and_what_is_not_known_is_absent() -> None:

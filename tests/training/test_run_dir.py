@@ -77,7 +77,10 @@ def test_metrics_jsonl_has_a_line_per_round(done: rofl.Run) -> None:
     assert lines == [record.model_dump() for record in done.history]
     assert [line["round"] for line in lines] == [1, 2, 3]
     for line in lines:
-        assert line.keys() == {"round", "accuracy", "seconds", "cohort", "dropped", "metrics", "traffic"}
+        assert line.keys() == {"round", "accuracy", "seconds", "cohort", "dropped", "metrics", "traffic"} | {
+            "held_out",
+            "warnings",
+        }
         assert len(set(line["cohort"])) == COHORT
         assert line["dropped"] == {}
         assert 0 <= line["accuracy"] <= 100

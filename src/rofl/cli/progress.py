@@ -60,6 +60,8 @@ class ProgressListener:
         """Show a finished round."""
         for client, reason in record.dropped.items():
             print_warning(f"client {client} was left out of round {record.round}: {reason}")
+        for event in record.warnings:
+            print_warning(event.message)
         self._rounds += 1
         if record.accuracy is not None:
             self._accuracy = f"{record.accuracy:.1f} %"

@@ -7,7 +7,7 @@ from rofl.audit.detection import Detection
 from rofl.audit.result import NoiseEstimate
 from rofl.cli.app import print_json, stdout
 from rofl.training.compare_runs import Comparison
-from rofl.training.records import PrivacyRecord
+from rofl.training.records import PrivacyRecord, RunSummary
 from rofl.training.runner import Run
 
 
@@ -26,6 +26,7 @@ def summary_table(run: Run) -> Table:
     rows = {
         "test accuracy": f"{percent_text(summary.test_accuracy)}, mean of the last 10 rounds{given}",
         "best round": percent_text(summary.best_accuracy),
+        "saved model": model_text(summary),
         "labels": noise_text(run.experiment.noise.text, summary.noise.achieved),
         "labels that look wrong": estimate_text(summary.estimated),
         "wrong labels found": detection_text(summary.detection),
@@ -37,6 +38,10 @@ def summary_table(run: Run) -> Table:
     }
     if summary.privacy:
         rows["privacy"] = privacy_text(summary.privacy)
+    if summary.stopped:
+        rows["stopped early"] = summary.stopped
+    for event in summary.warnings:
+        rows[f"warning, {event.sign}"] = escape(event.message)  # it may hold names of classes
     if summary.note:
         rows["note"] = escape(summary.note)  # it may hold names of files
     return facts_table(f"{summary.name}, {summary.method}", rows)
@@ -78,6 +83,15 @@ def percent_text(value: float | None) -> str:
 def share_text(value: float | None) -> str:
     """Return a share with three digits, or a dash where there was nothing to count."""
     return "-" if value is None else f"{value:.3f}"
+
+
+def model_text(summary: RunSummary) -> str:
+    """Return of which round the saved model is, and its accuracy."""
+    if summary.selected_round is None:
+        return "that of the last round"
+    accuracy = "" if summary.model_accuracy is None else f", {summary.model_accuracy:.2f} %"
+    reason = ": the best agreement with held-out labels" if summary.selected == "best" else ", the last"
+    return f"of round {summary.selected_round}{accuracy}{reason}"
 
 
 def estimate_text(estimated: NoiseEstimate | None) -> str:

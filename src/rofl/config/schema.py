@@ -59,6 +59,10 @@ class Experiment(Spec):
         transport: "full", or "half": what travels is rounded to two bytes a number.
         evaluate_every: Rounds between evaluations; the last ten rounds are always evaluated.
         checkpoint_every: Rounds between checkpoints.
+        select: Which model is saved: that of the round with the "best" agreement with held-out labels as given, where
+            there are such labels, or always that of the "last" round.
+        patience: Stop after so many rounds in which that agreement has not risen; 0 for never.
+        guard: "off"; "warn" where a run seems to do harm; or "act", too: go back and learn from labels as given.
     """
 
     name: str = "custom"
@@ -75,6 +79,9 @@ class Experiment(Spec):
     transport: Literal["full", "half"] = "full"
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
+    select: Literal["best", "last"] = "best"
+    patience: Annotated[int, Field(ge=0)] = 0
+    guard: Literal["off", "warn", "act"] = "warn"
 
     @model_validator(mode="before")
     @classmethod
@@ -129,12 +136,18 @@ class Experiment(Spec):
             raise UserError(
                 f"noise.kind = human is people's labels for cifar10, not for {self.data.name}.", "data.name=cifar10"
             )
+        if self.data.is_user_data and self.noise.is_drawn and not self.noise.on_user_data:
+            raise UserError(
+                f"noise.ratio = {self.noise.ratio:g} would make labels of your own data wrong; the share that is wrong "
+                "already is method.tau.",
+                f"--set method.tau={self.noise.ratio or 0.2:g}, or noise.on_user_data=true for an experiment",
+            )
         if self.data.partition == "sampled" and (
-            self.noise.per_client or self.data.brightness or self.setting != "federated"
+            self.noise.per_client or self.data.brightness or self.data.validation_share or self.setting != "federated"
         ):
             raise UserError(
                 "Clients that share samples (data.partition = sampled) cannot differ in their noise or brightness, "
-                "nor be one owner.",
+                "hold out a validation share, nor be one owner.",
                 "data.partition=iid",
             )
         return self

@@ -1,7 +1,7 @@
 """A data set distributed over clients, with noisy labels; it is a function of the settings alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -29,14 +29,28 @@ class FederatedDataset:
     Attributes:
         images: the data set, with true labels as far as they are known.
         labels: (N,) given labels, some of them wrong.
-        parts: the rows of each client; a `SampledClients` where clients share samples.
+        parts: the rows that each client trains on; a `SampledClients` where clients share samples.
         spec: the settings that it is a function of.
+        validation: the rows of each client that it does not train on; empty where there are none.
     """
 
     images: Dataset
     labels: Tensor
     parts: Sequence[Tensor]
     spec: SplitSpec
+    validation: tuple[Tensor, ...] = ()
+
+    @property
+    def validation_rows(self) -> Tensor:
+        """All rows (V,) that nobody trains on."""
+        return torch.cat(self.validation) if self.validation else torch.empty(0, dtype=torch.long)
+
+    @property
+    def test_as_given(self) -> bool:
+        """Whether the labels of the test part are as the user gave them, and not the true ones of a benchmark."""
+        if self.spec.data.name == IN_MEMORY:
+            return not self.images.truth_known
+        return bool(self.spec.data.path) and not self.spec.noise.is_drawn
 
     @property
     def wrong(self) -> Tensor:
@@ -70,7 +84,14 @@ class FederatedDataset:
         """Name and rows of each list of samples: one for each client, or one of all if clients share samples."""
         if isinstance(self.parts, SampledClients):
             return [("all", torch.arange(len(self.labels)))]
-        return list(zip(self.client_names, self.parts, strict=True))
+        return list(zip(self.client_names, self.client_rows, strict=True))
+
+    @property
+    def client_rows(self) -> Sequence[Tensor]:
+        """All rows of each client, those that it trains on and those that it does not."""
+        if not self.validation:
+            return self.parts
+        return [torch.cat(both).sort().values for both in zip(self.parts, self.validation, strict=True)]
 
     def client_data(self, client: int) -> ClientDataset:
         """Return the samples of one client, by its number."""
@@ -89,7 +110,7 @@ class FederatedDataset:
             raise UserError(f"This split is that of {self.spec.data.split}; nothing was drawn.", "copy that file")
         if isinstance(self.parts, SampledClients):
             raise UserError("Clients that share samples fit in no split file; the seed says it all.", "the same seed")
-        write_split(path, self.labels, self.parts, self.images.train_labels, self.spec)
+        write_split(path, self.labels, self.client_rows, self.images.train_labels, self.spec)
 
 
 def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> FederatedDataset:
@@ -130,14 +151,29 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
         images = brightness.adjust_clients(
             images, parts, [brightness.sample_brightness(data.brightness, draw) for draw in draws]
         )
+    validation: tuple[Tensor, ...] = ()
+    if data.validation_share:
+        draws = (generator(spec.seed, "validation", client) for client in range(len(parts)))
+        parts, validation = partition.hold_out(parts, data.validation_share, draws)
+    federated = FederatedDataset(images, labels, parts, spec, validation)
     if data.client_index >= len(parts):
         raise UserError(
             f"There is no client {data.client_index}: there are {len(parts)}, counted from 0.", "a smaller number"
         )
-    if data.client_index >= 0:
-        rows = parts[data.client_index]
-        images, labels, parts = images.select(rows), labels[rows], [torch.arange(len(rows))]
-    return FederatedDataset(images, labels, parts, spec)
+    return federated if data.client_index < 0 else _one_client(federated, data.client_index)
+
+
+def _one_client(federated: FederatedDataset, client: int) -> FederatedDataset:
+    """Return the data set with the samples of one client only."""
+    rows = federated.client_rows[client]
+    places = [torch.searchsorted(rows, each[client]) for each in (federated.parts, federated.validation) if each]
+    return replace(
+        federated,
+        images=federated.images.select(rows),
+        labels=federated.labels[rows],
+        parts=[places[0]],
+        validation=tuple(places[1:]),
+    )
 
 
 def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:

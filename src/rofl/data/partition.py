@@ -1,5 +1,7 @@
 """Partitions of a data set over clients. Every function returns one tensor of sorted rows for each client."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,6 +9,7 @@ from torch import Tensor
 from rofl.errors import UserError
 
 _TRIES = 1000
+_MIN_TRAIN = 2  # rows that a client keeps: batch norm cannot train on one
 
 
 def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) -> list[Tensor]:
@@ -88,6 +91,25 @@ def _at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
     if smallest < minimum:
         raise UserError(f"A client got {smallest} samples, fewer than data.min_samples = {minimum}.", "fewer clients")
     return parts
+
+
+def hold_out(
+    parts: Sequence[Tensor], share: float, draws: Iterable[torch.Generator]
+) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """Return the parts without a share of each client's rows, and these rows; no client is left with fewer than two.
+
+    Args:
+        parts: the rows of each client.
+        share: of them, that is held out.
+        draws: a source of randomness for each client.
+    """
+    kept, held = [], []
+    for rows, draw in zip(parts, draws, strict=True):
+        count = max(0, min(int(share * len(rows)), len(rows) - _MIN_TRAIN))
+        shuffled = rows[torch.randperm(len(rows), generator=draw)]
+        held.append(shuffled[:count].sort().values)
+        kept.append(shuffled[count:].sort().values)
+    return kept, tuple(held)
 
 
 def _check(samples: int, clients: int, minimum: int) -> None:

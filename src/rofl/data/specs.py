@@ -25,6 +25,8 @@ class DataSpec(Spec):
         train: use only the first so many training samples; None for all.
         test: use only the first so many test samples; None for all.
         validation: evaluate on so many validation images instead of the test part; for choosing settings.
+        validation_share: the share of each client's samples that is kept out of training; the best round is chosen by
+            agreement with their labels as given.
         partition: how the samples are distributed. iid: equal random parts; shards: few classes each; dirichlet:
             unequal class shares; sampled: each client draws from the whole set; natural: by the clients of user data.
         samples_per_client: of partition = sampled.
@@ -49,6 +51,7 @@ class DataSpec(Spec):
     train: Annotated[int, Field(ge=1)] | None = None
     test: Annotated[int, Field(ge=1)] | None = None
     validation: Annotated[int, Field(ge=0)] = 0
+    validation_share: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     partition: Literal["iid", "shards", "dirichlet", "sampled", "natural"] = "iid"
     samples_per_client: Annotated[int, Field(ge=2)] = 50
     alpha: Annotated[float, Field(gt=0)] = 0.5
@@ -113,6 +116,11 @@ class DataSpec(Spec):
         )
 
     @property
+    def is_user_data(self) -> bool:
+        """Whether the samples are the user's: in files on this machine, or at the sites of a federation."""
+        return bool(self.path) or self.at_sites
+
+    @property
     def at_sites(self) -> bool:
         """Whether the samples are at the sites of a federation, and this machine only coordinates."""
         return self.name == USER_DATA and not self.path and bool(self.classes)
@@ -140,6 +148,7 @@ class NoiseSpec(Spec):
         labels: which labels of CIFAR-10N, for kind = human.
         client_spread: the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta.
         fully_noisy_class: all labels of one class of each client are wrong.
+        on_user_data: allow drawn noise on user data, for experiments whose labels are known to be right.
     """
 
     kind: Literal["symmetric", "pair", "human"] = "symmetric"
@@ -147,6 +156,7 @@ class NoiseSpec(Spec):
     labels: Literal["aggre", "random1", "random2", "random3", "worse"] = "worse"
     client_spread: Annotated[float, Field(ge=0)] = 0.0
     fully_noisy_class: bool = False
+    on_user_data: bool = False
 
     @model_validator(mode="after")
     def _check_together(self) -> "NoiseSpec":
@@ -166,6 +176,11 @@ class NoiseSpec(Spec):
     def per_client(self) -> bool:
         """Whether the noise differs between clients by design, so that it is applied after the distribution."""
         return self.client_spread > 0 or self.fully_noisy_class
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether these settings make labels wrong that are right."""
+        return self.kind != "human" and (self.ratio > 0 or self.per_client)
 
     @property
     def expected_ratio(self) -> float:

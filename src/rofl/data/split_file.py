@@ -89,7 +89,7 @@ def _settings(spec: SplitSpec) -> Settings:
     return {
         "clients": spec.clients,
         "data.partition": data.partition,
-        **{f"noise.{key}": value for key, value in spec.noise.model_dump().items()},
+        **{f"noise.{key}": value for key, value in spec.noise.model_dump(exclude={"on_user_data"}).items()},
         **({"data.shards": data.shards} if data.partition == "shards" else {}),
         **({"data.alpha": data.alpha} if data.partition == "dirichlet" else {}),
     }

@@ -19,13 +19,16 @@ _STATE = "rofl-state-"  # context.state has one record for each round whose clie
 class Client(Protocol):
     """One client with its data, for the settings of one run."""
 
-    def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
+    def train(
+        self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
+    ) -> tuple[Update, Tensors]:
         """Train in round `index`; return the update and the next client state, which stays at the site.
 
         Args:
             server_state: The server's model and whatever else the method sends.
             index: The round, counted from 1.
             state: The client state that an earlier round left; {} where there is none.
+            cautious: Whether to use the cautious form of the method.
         """
 
     def evaluate(self, server_state: ServerState) -> SiteEvaluation:
@@ -67,7 +70,8 @@ def make_client_app(
         request, server_state = decode_request(message.content)
         on_request("train", request)
         state = load_state(context.state, request.state_round)
-        update, state = data.client(request, context).train(_required(server_state), request.index, state)
+        client = data.client(request, context)
+        update, state = client.train(_required(server_state), request.index, state, request.cautious)
         save_state(context.state, request, state)
         return Message(encode_update(update, request.bf16), reply_to=message)
 

@@ -16,9 +16,10 @@ from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
-from rofl.federation.site_records import estimate_noise
+from rofl.federation.site_records import count_suggestions, estimate_noise
 from rofl.federation.site_registry import SiteRegistry
 from rofl.simulation.client import NetworkSpec
+from rofl.training.guard import judge_counts
 from rofl.training.inputs import load_inputs
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, SiteRecord
@@ -158,9 +159,12 @@ def _train(
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
             test = stack.enter_context(simulation), federated
-        server_state, history = train(run_dir, experiment, start, ServerEngine(engine, test), callbacks.listener)
+        classes = federated.images.classes if federated else experiment.data.classes
+        server_engine = ServerEngine(engine, network.classes, test)
+        trained = train(run_dir, experiment, start, server_engine, callbacks.listener, classes)
         callbacks.on_message("All rounds are done; the sites judge their labels.")
-        reports = engine.finish(server_state, experiment.rounds, _history_for_sites(history), network.classes)
+        shared = _history_for_sites(trained.history)
+        reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)
     sites = [registry.sites[client] for client in range(registry.clients)]
     note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports)
     noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
@@ -168,7 +172,7 @@ def _train(
         detection=None,
         audit=None,
         estimated=estimate_noise(sites, reports),
-        classes=list(federated.images.classes if federated else experiment.data.classes),
+        classes=list(classes),
         shape=list(network.shape),
     )
     site_records = {
@@ -176,10 +180,11 @@ def _train(
         for site in sites
         if site.client in reports
     }
-    summary = training_summary(experiment, history, server_state, noise_ratio, note).with_audit(metrics)
+    warnings = judge_counts(count_suggestions(reports.values()), classes, trained.selected_round) if reports else []
+    summary = training_summary(experiment, trained, warnings, noise_ratio, note).with_audit(metrics)
     summary = summary.model_copy(update={"sites": site_records})
     run_dir.write_summary(summary)
-    return Run(run_dir.path, experiment, summary, history)
+    return Run(run_dir.path, experiment, summary, trained.history)
 
 
 def _network_spec(experiment: Experiment) -> NetworkSpec:

@@ -10,12 +10,13 @@ from rofl.data.federated import FederatedDataset
 from rofl.federation.messaging import NodeConnection, send_and_receive
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.federation.round_driver import RoundDriver
-from rofl.federation.site_records import SiteEvaluation, SiteReport, pooled_accuracy
+from rofl.federation.site_records import SiteEvaluation, SiteReport, pooled_accuracy, pooled_counts
 from rofl.methods.base import ServerState
 from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
-from rofl.training.inputs import accuracy
+from rofl.training.held_out import Evaluation
 from rofl.training.loop import Engine
+from rofl.training.runner import evaluate
 
 _LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
 
@@ -39,27 +40,35 @@ class FlowerEngine:
         """For each client the round of the state that it keeps."""
         return self.driver.state_rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
         """Yield the results of rounds `first` to `last`, as they are finished.
 
         Args:
             server_state: The server state before round `first`.
             first: The first round, counted from 1.
             last: The last round.
+            cautious: Whether to use the cautious form of the method.
 
         Raises:
             UserError: If no site of a round connects in time, or the SuperLink does not answer.
         """
         for index in range(first, last + 1):
-            plan = self.driver.begin(server_state, index)
+            plan = self.driver.begin(server_state, index, cautious)
             result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
             server_state = result.server_state
             yield result
 
-    def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        """Return the accuracy on all samples that sites hold out, in per cent; None where no site answers."""
+    def evaluate(self, server_state: ServerState, index: int, classes: int) -> Evaluation:
+        """Return accuracy and counts by class on all samples that sites hold out; nothing where no site answers.
+
+        Args:
+            server_state: The model.
+            index: Its round.
+            classes: How many classes it has.
+        """
         request = encode_request(RoundRequest(self.driver.settings, index), server_state)
-        return pooled_accuracy(self._collect("evaluate", request, SiteEvaluation.decode).values())
+        replies = self._collect("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes)).values()
+        return Evaluation(pooled_accuracy(replies), pooled_counts(replies))
 
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> dict[int, SiteReport]:
         """Tell all sites that training is over; each audits its labels and sends counts.
@@ -115,6 +124,7 @@ class ServerEngine(Engine):
     """
 
     engine: FlowerEngine
+    classes: int
     test: tuple[Simulation, FederatedDataset] | None
 
     @property
@@ -122,17 +132,22 @@ class ServerEngine(Engine):
         """For each client the round of the state that it keeps."""
         return self.engine.state_rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Yield the results of rounds `first` to `last`, as they are finished."""
-        return self.engine.rounds(server_state, first, last)
+    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+        """Yield the results of rounds `first` to `last`, as they are finished.
 
-    def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        """Return the accuracy in per cent; None where no site answers."""
+        Args:
+            server_state: The server state before round `first`.
+            first: The first round, counted from 1.
+            last: The last round.
+            cautious: Whether to use the cautious form of the method.
+        """
+        return self.engine.rounds(server_state, first, last, cautious)
+
+    def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
+        """Return accuracy and counts by class; nothing where no site answers."""
         if self.test is None:
-            return self.engine.accuracy(server_state, index)
-        simulation, federated = self.test
-        labels = federated.images.test_labels
-        return accuracy(simulation.predict(server_state, "test", len(labels))[0], labels)
+            return self.engine.evaluate(server_state, index, self.classes)
+        return evaluate(*self.test, server_state)
 
     def overlap_evaluation(self) -> bool:
         """Return False: the sites are busy with the next round."""

@@ -38,12 +38,14 @@ class RoundRequest:
         index: The round, counted from 1; 0 outside of rounds.
         state_round: The round that left the client state to start from; 0 for none.
         history: With the last request only: the records of all rounds, as a JSON list.
+        cautious: Whether to train with the cautious form of the method.
     """
 
     settings: str
     index: int = 0
     state_round: int = 0
     history: str = ""
+    cautious: bool = False
 
     @property
     def bf16(self) -> bool:
@@ -88,6 +90,8 @@ def encode_request(request: RoundRequest, server_state: ServerState | None = Non
     record[_STATE_ROUND] = request.state_round
     if request.history:
         record["history"] = request.history
+    if request.cautious:
+        record["cautious"] = True
     content = RecordDict({_REQUEST: record})
     if server_state is None:
         return content
@@ -111,9 +115,12 @@ def decode_request(content: RecordDict, exact: bool = False) -> tuple[RoundReque
     check_protocol(record.get("protocol"), "the coordinator", "the site")
     settings, history = record.get("settings"), record.get("history", "")
     index, state_round = record.get("round"), record.get(_STATE_ROUND)
-    if not isinstance(settings, str) or not isinstance(history, str) or not is_int(index) or not is_int(state_round):
+    cautious = record.get("cautious", False)
+    if not isinstance(settings, str) or not isinstance(history, str) or not isinstance(cautious, bool):
         raise ValueError("its request lacks a field, or has one of a wrong type")
-    request = RoundRequest(settings, index, state_round, history)
+    if not is_int(index) or not is_int(state_round):
+        raise ValueError("its request lacks a field, or has one of a wrong type")
+    request = RoundRequest(settings, index, state_round, history, cautious)
     if "arrays" not in content:
         return request, None
     return request, ServerState(*get_tensors(content, "model", "aux", bf16=request.bf16 and not exact))

@@ -28,6 +28,7 @@ class RoundPlan:
         nodes: The connections of those that are there.
         requests: The message for each of these.
         started: When it began, by `time.perf_counter`.
+        cautious: Whether the cautious form of the method is used.
     """
 
     index: int
@@ -36,6 +37,7 @@ class RoundPlan:
     nodes: Mapping[int, NodeConnection]
     requests: Mapping[int, RecordDict]
     started: float
+    cautious: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,25 @@ class RoundDriver:
     wait: float = 600.0
     state_rounds: dict[int, int] = field(default_factory=dict)
 
-    def begin(self, server_state: ServerState, index: int) -> RoundPlan:
-        """Draw the cohort of a round, wait for one of its sites, and make the requests."""
+    def begin(self, server_state: ServerState, index: int, cautious: bool = False) -> RoundPlan:
+        """Draw the cohort of a round, wait for one of its sites, and make the requests.
+
+        Args:
+            server_state: The server state that the round starts from.
+            index: The round, counted from 1.
+            cautious: Whether to use the cautious form of the method.
+        """
         started = time.perf_counter()
         sizes = [self.registry.sites[client].samples for client in range(self.registry.clients)]
         cohort = sample_cohort(sizes, self.cohort, self.seed, index)
         nodes = self.registry.wait_for_any(cohort, RoundRequest(self.settings, index), self.wait)
         state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all
         requests = {
-            client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0)))
+            client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0), "", cautious))
             for client in cohort
             if client in nodes
         }
-        return RoundPlan(index, server_state, cohort, nodes, requests, started)
+        return RoundPlan(index, server_state, cohort, nodes, requests, started, cautious)
 
     def aggregate(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> RoundResult:
         """Add the replies in the cohort's order, since sums depend on it, and make the next server state.
@@ -86,7 +94,8 @@ class RoundDriver:
         """
         ctx = RoundContext(plan.index, self.seed)
         updates = self._updates(plan, replies)
-        return aggregate_round(self.method, plan.server_state, ctx, plan.cohort, updates, plan.started)
+        method = self.method.cautious() if plan.cautious else self.method
+        return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started)
 
     def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:
         zero, bf16 = self.method.zero_update(plan.server_state), RoundRequest(self.settings).bf16

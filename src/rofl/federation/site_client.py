@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from rofl.audit import transition_counts
 from rofl.audit.result import AuditResult, audit_labels
@@ -16,8 +17,11 @@ from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
+from rofl.training.held_out import count_agreement
+from rofl.training.loop import Trained
 from rofl.training.records import RoundRecord
 from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_monitor import RunMonitor
 from rofl.training.runner import summarize
 
 
@@ -67,36 +71,45 @@ class SiteClient:
         images = federated.images
         initial_state = method.init(network.build())
         others = [torch.empty(0, dtype=torch.long)] * client  # without samples; seeds depend on the client's number
-        data = shared_inputs(images.train, images.test, federated.labels, [*others, *federated.parts])
+        parts = [*others, *federated.parts]
+        data = shared_inputs(images.train, images.test, federated.labels, parts, federated.validation_rows)
         config = ClientConfig(method, network, images.transform, experiment.seed)
         executor = ClientExecutor(config, data, flatten_state(initial_state), devices()[0])
         return cls(experiment, federated, client, executor, initial_state, out)
 
-    def train(self, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
+    def train(
+        self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
+    ) -> tuple[Update, Tensors]:
         """Train one round; return the update and the next client state.
 
         Args:
             server_state: The server's model and whatever else the method sends.
             index: The round, counted from 1.
             state: The client state that an earlier round left; {} where there is none.
+            cautious: Whether to use the cautious form of the method.
         """
         self._load(server_state)
-        update, state = self.executor.train(index, self.client, state)
+        update, state = self.executor.train(index, self.client, state, cautious)
         model, aux = to_device(update.model, CPU), to_device(update.aux, CPU)
         return Update(model, update.weight, aux, dict(update.metrics)), to_device(state, CPU)
 
     def evaluate(self, server_state: ServerState) -> SiteEvaluation:
-        """Return how many held-out samples the model classifies as they are labelled."""
+        """Return how many held-out samples the model classifies as they are labelled, also by class."""
         self._load(server_state)
-        labels = self.federated.images.test_labels
+        labels, rows = self.federated.images.test_labels, self.federated.validation_rows
         logits, _ = self.executor.predict_all("test", len(labels))
-        return SiteEvaluation(int((logits.argmax(dim=1) == labels).sum()), len(labels))
+        right, counts = int((logits.argmax(dim=1) == labels).sum()), None
+        if len(rows):
+            counts = count_agreement(self.executor.predict_all("validation", len(rows))[0], self.federated.labels[rows])
+        elif self.federated.test_as_given:
+            counts = count_agreement(logits, labels)
+        return SiteEvaluation(right, len(labels), counts)
 
     def finish(self, server_state: ServerState, history: str) -> SiteReport:
-        """Audit the labels with the final model, write the run folder, and return counts.
+        """Audit the labels with the saved model, write the run folder, and return counts.
 
         Args:
-            server_state: The final one.
+            server_state: That of the round whose model is saved.
             history: The records of all rounds, as a JSON list.
         """
         self._load(server_state)
@@ -105,21 +118,34 @@ class SiteClient:
         result = audit_labels(self.federated, server_state.aux.get("centroids"), logits, features)
         if self.out is not None:
             records = [RoundRecord.model_validate(record) for record in json.loads(history)]
-            self._write(RunDir(self.out), server_state, records, result)
+            self._write(RunDir(self.out), self._trained(server_state, records), result, logits)
         suspects = result.suspects
         table = transition_counts(labels, suspects.suggested, len(self.federated.images.classes))
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
-    def _write(
-        self, run_dir: RunDir, server_state: ServerState, history: list[RoundRecord], result: AuditResult
-    ) -> None:
-        """Write a run folder like that of a local run, which `rofl audit` and `rofl report` can read."""
+    def _trained(self, server_state: ServerState, history: list[RoundRecord]) -> Trained:
+        """Return the outcome of all rounds as this site knows it: the saved model is the only one that it got."""
+        monitor = RunMonitor(self.experiment)
+        monitor.replay(history)
+        is_best = self.experiment.select == "best" and monitor.best_round is not None
+        index = monitor.best_round if is_best and monitor.best_round else len(history)
+        return Trained(server_state, history, "best" if is_best else "last", index, server_state, monitor.stop_reason)
+
+    def _write(self, run_dir: RunDir, trained: Trained, result: AuditResult, logits: Tensor) -> None:
+        """Write a run folder like that of a local run, which `rofl audit` and `rofl report` can read.
+
+        Args:
+            run_dir: The folder.
+            trained: The outcome of all rounds.
+            result: The audit of this site's labels.
+            logits: (N, K) of the saved model on this site's training samples.
+        """
         run_dir.write_experiment(self.experiment)
-        run_dir.write_history(history)
-        run_dir.write_checkpoint(Checkpoint(self.experiment.rounds, server_state, {}))
+        run_dir.write_history(trained.history)
+        run_dir.write_checkpoint(Checkpoint(trained.selected_round, trained.selected_state, {}))
         run_dir.write_audit(result)
         run_dir.write_left_out(self.federated.images.unreadable)
-        run_dir.write_summary(summarize(self.experiment, result, history, server_state))
+        run_dir.write_summary(summarize(self.experiment, result, trained, logits))
 
     def _load(self, server_state: ServerState) -> None:
         """Give the executor a server state, after a check that it fits the settings."""

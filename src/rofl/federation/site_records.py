@@ -15,6 +15,7 @@ from rofl.audit import transition
 from rofl.audit.result import NoiseEstimate
 from rofl.federation.protocol import PROTOCOL, check_protocol, get_sums, is_int, put_sums
 from rofl.federation.tensor_records import get_tensors, put_tensors
+from rofl.training.held_out import HeldOut
 
 _GREETING = "site"  # the record's name, as in 0.1
 _MAX_NAME = 100  # characters
@@ -96,23 +97,47 @@ class SiteInfo:
 
 @dataclass(frozen=True)
 class SiteEvaluation:
-    """How many of a site's held-out samples the model classifies as they are labelled."""
+    """How a model does on a site's held-out samples, as counts.
+
+    Attributes:
+        right: How many test samples are classified as they are labelled.
+        tested: How many test samples there are.
+        held_out: Predictions and labels by class, by which rounds are compared; None where the site sends none.
+    """
 
     right: int
     tested: int
+    held_out: HeldOut | None = None
 
     def encode(self) -> RecordDict:
         """Return the counts as a message."""
-        return put_sums(RecordDict(), {"right": self.right, "tested": self.tested})
+        sums = {"right": self.right, "tested": self.tested}
+        if self.held_out is None or self.held_out.agreed is None:
+            return put_sums(RecordDict(), sums)
+        tables = {"predicted": self.held_out.predicted, "labelled": self.held_out.labelled}
+        content = put_sums(RecordDict(), {**sums, "agreed": self.held_out.agreed})
+        return put_tensors(content, tables={name: torch.tensor(counts) for name, counts in tables.items()})
 
     @classmethod
-    def decode(cls, content: RecordDict) -> "SiteEvaluation":
-        """Return the counts of a message; a ValueError says what is wrong with them."""
+    def decode(cls, content: RecordDict, classes: int | None = None) -> "SiteEvaluation":
+        """Return the counts of a message; a ValueError says what is wrong with them.
+
+        Args:
+            content: The message.
+            classes: How many classes the model has; any number where None.
+        """
         sums = get_sums(content)
         right, tested = _count(sums, "right"), _count(sums, "tested")
         if right > tested:
             raise ValueError(f"it counts {right} right answers of {tested}")
-        return cls(right, tested)
+        if "agreed" not in sums:
+            return cls(right, tested)
+        (tables,) = get_tensors(content, "tables")
+        predicted, labelled = (_class_counts(tables.get(name), classes) for name in ("predicted", "labelled"))
+        agreed = _count(sums, "agreed")
+        if not sum(predicted) == sum(labelled) >= agreed or len(predicted) != len(labelled):
+            raise ValueError("its counts by class do not fit together")
+        return cls(right, tested, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed))
 
 
 @dataclass(frozen=True)
@@ -159,6 +184,33 @@ def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:
     counts = list(evaluations)
     tested = sum(each.tested for each in counts)
     return 100 * sum(each.right for each in counts) / tested if tested else None
+
+
+def pooled_counts(evaluations: Iterable[SiteEvaluation]) -> HeldOut | None:
+    """Return the sums of all sites' counts by class; None where no site sends any."""
+    counts = [each.held_out for each in evaluations if each.held_out is not None]
+    if not counts:
+        return None
+    return HeldOut(
+        predicted=[sum(column) for column in zip(*(each.predicted for each in counts), strict=True)],
+        labelled=[sum(column) for column in zip(*(each.labelled for each in counts), strict=True)],
+        agreed=sum(each.agreed or 0 for each in counts),
+    )
+
+
+def count_suggestions(reports: Iterable[SiteReport]) -> HeldOut:
+    """Return how often each class is suggested and given, over all sites, and how often both are the same."""
+    table = torch.stack([report.transition for report in reports]).sum(dim=0)  # (K, K): suggested, given
+    suggested, given = table.sum(dim=1).tolist(), table.sum(dim=0).tolist()
+    return HeldOut(predicted=suggested, labelled=given, agreed=int(table.diagonal().sum()))
+
+
+def _class_counts(table: torch.Tensor | None, classes: int | None) -> list[int]:
+    if table is None or table.dtype != torch.int64 or table.dim() != 1 or len(table) != (classes or len(table)):
+        raise ValueError("it has no counts by class")
+    if bool((table < 0).any()) or bool((table >= _MAX_COUNT).any()):
+        raise ValueError("its counts by class cannot be counted")
+    return [int(count) for count in table.tolist()]
 
 
 def _count(sums: dict[str, float], name: str) -> int:

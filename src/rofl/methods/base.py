@@ -2,8 +2,8 @@
 
 An engine (the simulation, or a federation over a network) calls a method through `Method` and nothing else. To write
 a method, inherit from `Method` and implement `init`, `zero_update`, `client_update` and `server_update`;
-`with_noise_rate`, `with_rounds`, `centralized` and `wire_dtype` have defaults. What is done to updates on their way,
-such as noise for privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
+`with_noise_rate`, `with_rounds`, `centralized`, `cautious` and `wire_dtype` have defaults. What is done to updates on
+their way, such as noise for privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
 """
 
 from abc import abstractmethod
@@ -110,6 +110,13 @@ class Method(Protocol):
 
     def centralized(self) -> Self:
         """Return the method for the centralized setting, where a round is one epoch over all data; default: itself."""
+        return self
+
+    def cautious(self) -> Self:
+        """Return the method with everything off that feeds on the model's own predictions; by default, itself.
+
+        The guard may put it in the method's place between two rounds: states and updates keep names and shapes.
+        """
         return self
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:

@@ -22,6 +22,7 @@ _MEMBERS = (
     "with_noise_rate",
     "with_rounds",
     "centralized",
+    "cautious",
     "wire_dtype",
 )
 

@@ -69,6 +69,10 @@ class ProcessedMethod(Method):
         """Return the same postprocessors around the method's centralized form."""
         return replace(self, method=self.method.centralized())
 
+    def cautious(self) -> Self:
+        """Return the same postprocessors around the method's cautious form."""
+        return replace(self, method=self.method.cautious())
+
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return the type in which tensors of a type travel, after all postprocessors."""
         dtype = self.method.wire_dtype(dtype)

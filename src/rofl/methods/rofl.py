@@ -1,7 +1,7 @@
 """Yang et al. 2020, "Robust Federated Learning with Noisy Labels", arXiv 2012.01700: Algorithm 1 of the supplement."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field
@@ -20,6 +20,7 @@ from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
 _MAX_TAU = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
+_NEVER = 2**31  # a round that no run reaches
 UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold it under this name
 
 
@@ -45,6 +46,10 @@ class Rofl(SmallLossSgd):
     def centralized(self) -> "Rofl":
         """Return the supplement's centralized form ("Ours"): naive pseudo-labels, and centroids of all data."""
         return replace(super().centralized(), pseudo="naive")
+
+    def cautious(self) -> Self:
+        """Return the method without pseudo-labels and entropy term: centroids go on, and labels count as given."""
+        return replace(self, t_pl=_NEVER, lambda_e=0.0)
 
     def init(self, net: Network) -> ServerState:
         """Return the initial weights and zero centroids (K, d): no class has one yet."""

@@ -26,6 +26,7 @@ from rofl.models import Network
 _FULL_BELIEF = 0.55  # agreement above chance from which the model is believed fully
 _FULL_NEED = 0.2  # disagreement from which the whole memory term is needed
 _HISTORY_MOMENTUM = 0.9  # of the history of predictions, which the audit uses
+_NO_WEIGHT = 1e-12  # of the memory term; 0 would take the agreement out of `aux`
 _AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their label and all samples; down, their quotient
 
 
@@ -97,6 +98,10 @@ class RoflPlus(Rofl):
     def with_rounds(self, rounds: int) -> Self:
         """Return the method for a run of this many rounds, unless `horizon` is set."""
         return self if self.horizon else replace(self, horizon=rounds)
+
+    def cautious(self) -> Self:
+        """Return the method without a weight of the memory; it is still kept, so that updates keep their shapes."""
+        return replace(super().cautious(), memory=min(self.memory, _NO_WEIGHT))
 
     def init(self, net: Network) -> ServerState:
         """Return the state of `Rofl`, and an agreement of zero."""

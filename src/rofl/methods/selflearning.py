@@ -1,6 +1,6 @@
 """Han et al. 2019, "Deep Self-Learning From Noisy Labels", with FedAvg; sizes as in the federated paper."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -27,6 +27,10 @@ class SelfLearning(LocalSgd):
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5  # share of the corrected labels in the loss
     sample: Annotated[int, Field(ge=1)] = 128  # images per class among which prototypes are looked for
     prototypes: Annotated[int, Field(ge=1)] = 3  # per class
+
+    def cautious(self) -> "SelfLearning":
+        """Return the method with the given labels only."""
+        return replace(self, alpha=0.0)
 
     def init(self, net: Network) -> ServerState:
         """Return the initial weights."""

@@ -19,6 +19,7 @@ from rofl.report.sections.client_table import client_table
 from rofl.report.sections.comparison import comparison
 from rofl.report.sections.feature_map import feature_map
 from rofl.report.sections.gallery import GalleryData, gallery, hidden_gallery
+from rofl.report.sections.guard_warnings import guard_warnings
 from rofl.report.sections.headline import headline, page_title, run_facts
 from rofl.report.sections.noise_heatmap import noise_heatmap
 from rofl.report.sections.provenance import provenance
@@ -72,6 +73,7 @@ def _render_page(groups: Sequence[Group], data_dir: Path | None, audience: Audie
     suspects = _gallery_data(main, audit, audience, data_dir)
     sections = [
         headline(groups),
+        guard_warnings(runs),
         comparison(groups),
         accuracy_chart(groups),
         client_table(audit.clients, judge=f"{groups[0].label} (seed {main.experiment.seed})"),

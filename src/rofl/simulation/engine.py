@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import torch
 from torch import Tensor
@@ -29,30 +30,31 @@ class Simulation:
     cohort: int  # clients a round
     seed: int
     states: ClientStateStore = field(default_factory=ClientStateStore)
-    _overlap: "tuple[str, int] | None" = None  # part and count of the predictions to compute during the next round
-    _predicted: "tuple[ServerState, str, Predictions] | None" = None  # computed during a round: of which state and part
+    _overlap: dict[str, int] = field(default_factory=dict)  # part -> count of predictions during the next round
+    _predicted: dict[str, tuple[ServerState, Predictions]] = field(default_factory=dict)  # part -> by which state, what
 
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`; each is computed when it is asked for.
 
         Args:
             server_state: the state before round `first`.
             first: the first round, counted from 1.
             last: the last round.
+            cautious: whether to use the cautious form of the method.
         """
+        method = self.method.cautious() if cautious else self.method
         for index in range(first, last + 1):
             started = time.perf_counter()
             cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
-            overlap, self._overlap = self._overlap, None
+            overlap, self._overlap = self._overlap, {}
+            jobs_beside = [list(predict_jobs(part, count)) for part, count in overlap.items()]
             self.pool.broadcast(flatten_state(server_state))
-            jobs = (train_job(index, client, self.states.load(client)) for client in cohort)
-            results = self.pool.run(jobs, predict_jobs(*overlap) if overlap else ())
+            jobs = (train_job(index, client, self.states.load(client), cautious) for client in cohort)
+            results = self.pool.run(jobs, chain.from_iterable(jobs_beside))
             replies = self._replies(server_state, index, cohort, results)
-            result = aggregate_round(
-                self.method, server_state, RoundContext(index, self.seed), cohort, replies, started
-            )
-            if overlap:
-                self._predicted = server_state, overlap[0], parse_predictions(results)
+            result = aggregate_round(method, server_state, RoundContext(index, self.seed), cohort, replies, started)
+            for part, part_jobs in zip(overlap, jobs_beside, strict=True):
+                self._predicted[part] = server_state, parse_predictions(islice(results, len(part_jobs)))
             server_state = result.server_state
             yield result
 
@@ -71,32 +73,33 @@ class Simulation:
         """Ask for predictions by the newest state during the next round, on workers that would be idle at its end.
 
         Args:
-            part: `train` or `test`.
+            part: `test` or `validation`.
             count: predict the first so many images.
 
         Returns:
             True if `predict` should be called after the next round; False with fewer than two workers.
         """
-        self._overlap = (part, count) if self.pool.workers > 1 else None
-        return self._overlap is not None
+        if self.pool.workers > 1:
+            self._overlap[part] = count
+        return self.pool.workers > 1
 
     def predict(self, server_state: ServerState, part: str, count: int) -> Predictions:
         """Return the global model's logits (n, K) and features (n, d).
 
         Args:
             server_state: the state to predict with; the result of `overlap_prediction` is used if it is this one's.
-            part: `train` or `test`.
+            part: `train`, `test` or `validation`.
             count: n; predict the first so many images.
         """
-        predicted, self._predicted = self._predicted, None
-        if predicted is not None and predicted[0] is server_state and predicted[1] == part:
-            return predicted[2]
+        predicted = self._predicted.pop(part, None)
+        if predicted is not None and predicted[0] is server_state:
+            return predicted[1]
         self.pool.broadcast(flatten_state(server_state))
         return parse_predictions(self.pool.run(predict_jobs(part, count)))
 
 
 def predict_jobs(part: str, count: int) -> Iterator[bytes]:
-    """Yield the jobs that predict the first `count` images of `train` or `test`."""
+    """Yield the jobs that predict the first `count` images of a part."""
     starts = range(0, count, PREDICTION_CHUNK)
     return (predict_job(part, start, min(start + PREDICTION_CHUNK, count)) for start in starts)
 

@@ -10,7 +10,14 @@ from torch import Tensor
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import CPU, Tensors, to_device
 from rofl.data import ClientDataset
-from rofl.data.image_store import ImageStore, slice_images, store_from_tensors, store_to_device, store_to_tensors
+from rofl.data.image_store import (
+    ImageStore,
+    gather,
+    slice_images,
+    store_from_tensors,
+    store_to_device,
+    store_to_tensors,
+)
 from rofl.data.sampled_clients import client_rows, partition_to_tensors
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict
@@ -20,22 +27,23 @@ from rofl.simulation.client import ClientConfig, run_client, single_thread
 PREDICTION_CHUNK = 500  # images per prediction: fixed, so that bits do not depend on the number of workers
 
 
-def train_job(index: int, client: int, state: Tensors) -> bytes:
+def train_job(index: int, client: int, state: Tensors, cautious: bool = False) -> bytes:
     """Return a job that trains a client.
 
     Args:
         index: the round.
         client: the client's number.
         state: what the client kept from its last round.
+        cautious: whether to use the cautious form of the method.
     """
-    return serialize({"state": state}, {"kind": "train", "round": index, "client": client})
+    return serialize({"state": state}, {"kind": "train", "round": index, "client": client, "cautious": cautious})
 
 
 def predict_job(part: str, start: int, stop: int) -> bytes:
     """Return a job that computes the global model's logits and features.
 
     Args:
-        part: `train` or `test`.
+        part: `train`, `test` or `validation`.
         start: the first image.
         stop: the image after the last one.
     """
@@ -65,7 +73,7 @@ class ClientExecutor:
         groups, fields = deserialize(job)
         try:
             if fields["kind"] == "train":
-                update, state = self.train(fields["round"], fields["client"], groups["state"])
+                update, state = self.train(fields["round"], fields["client"], groups["state"], fields["cautious"])
                 return serialize(
                     {"model": update.model, "aux": update.aux, "state": state},
                     {"weight": update.weight, "metrics": dict(update.metrics)},
@@ -77,29 +85,35 @@ class ClientExecutor:
             where = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
             return serialize({}, {"error": f"{type(error).__name__}: {error} ({where})"})
 
-    def train(self, index: int, client: int, state: Tensors) -> tuple[Update, Tensors]:
+    def train(self, index: int, client: int, state: Tensors, cautious: bool = False) -> tuple[Update, Tensors]:
         """Train a client from the broadcast state; return its update and its next state, on the executor's device.
 
         Args:
             index: the round, counted from 1.
             client: the client's number.
             state: the client state that an earlier round left; {} where there is none.
+            cautious: whether to use the cautious form of the method.
         """
+        method = self.config.method.cautious() if cautious else self.config.method
         ctx = RoundContext(index, self.config.seed, client)
         state, data = to_device(state, self.device), self._client_dataset(client)
-        return run_client(self.config.method, self.net, self._server_state(), state, data, ctx)
+        return run_client(method, self.net, self._server_state(), state, data, ctx)
 
     def predict(self, part: str, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the broadcast model's logits (n, K) and features (n, d) of some images.
 
         Args:
-            part: `train` or `test`.
+            part: `train`, `test`, or `validation`: the rows of `train` that nobody trains on.
             start: the first image.
             stop: the image after the last one.
         """
         with single_thread():
             load_weights(self.net, self._server_state().model)
-            return predict(self.net, slice_images(self.pixels[part], slice(start, stop)), self.config.transform)
+            if part == "validation":
+                images: ImageStore = gather(self.pixels["train"], self.data[part][start:stop].to(self.device))
+            else:
+                images = slice_images(self.pixels[part], slice(start, stop))
+            return predict(self.net, images, self.config.transform)
 
     def predict_all(self, part: str, count: int) -> tuple[Tensor, Tensor]:
         """Return logits and features of the first `count` images of a part, on the CPU; the bits are those of a run."""
@@ -132,7 +146,13 @@ def unflatten_state(tensors: Tensors) -> ServerState:
     return ServerState(**groups)
 
 
-def shared_inputs(train: ImageStore, test: ImageStore, labels: torch.Tensor, parts: Sequence[torch.Tensor]) -> Tensors:
+def shared_inputs(
+    train: ImageStore,
+    test: ImageStore,
+    labels: torch.Tensor,
+    parts: Sequence[torch.Tensor],
+    validation: torch.Tensor | None = None,
+) -> Tensors:
     """Return the tensors that every executor needs.
 
     Args:
@@ -140,6 +160,8 @@ def shared_inputs(train: ImageStore, test: ImageStore, labels: torch.Tensor, par
         test: those of the test set.
         labels: (n,) the given labels of `train`.
         parts: the rows of each client.
+        validation: (V,) rows of `train` that nobody trains on.
     """
     pixels = {**store_to_tensors("train", train), **store_to_tensors("test", test)}
-    return {**pixels, "labels": labels, **partition_to_tensors(parts)}
+    held_out = {} if validation is None or not len(validation) else {"validation": validation}
+    return {**pixels, "labels": labels, **partition_to_tensors(parts), **held_out}

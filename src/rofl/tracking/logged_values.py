@@ -12,6 +12,7 @@ _NUMBERS = (
     "test_accuracy",
     "best_accuracy",
     "final_accuracy",
+    "model_accuracy",
     "seconds",
     "seconds_per_round",
     "bytes_up",
@@ -31,6 +32,8 @@ def round_values(record: RoundRecord) -> dict[str, float]:
         "clients/dropped": len(record.dropped),
     }
     values |= {f"training/{name}": value for name, value in record.metrics.items()}
+    if record.held_out is not None and record.held_out.agreement is not None:
+        values["accuracy/agreement"] = 100 * record.held_out.agreement
     return values if record.accuracy is None else {"accuracy/test": record.accuracy, **values}
 
 

@@ -16,9 +16,10 @@ from rofl.data.from_arrays import as_dataset
 from rofl.data.label_csv import Decision
 from rofl.data.specs import DataSpec
 from rofl.errors import UserError
+from rofl.methods.base import ServerState
 from rofl.training.inputs import load_inputs, network_spec
 from rofl.training.records import RunSummary
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 from rofl.training.runner import start_simulation
 
 
@@ -37,13 +38,13 @@ def audit_run(
         UserError: the run is not finished, or its data or model cannot be read.
     """
     folder = RunDir(Path(path))
-    experiment, summary, last = _finished(folder)
+    experiment, summary, saved = _finished(folder)
     federated, network = load_inputs(experiment, data_dir, None if data is None else as_dataset(data))
-    with start_simulation(experiment, federated, network, last.server_state, workers) as simulation:
+    with start_simulation(experiment, federated, network, saved, workers) as simulation:
         result = audit_labels(
             federated,
-            last.server_state.aux.get("centroids"),
-            *simulation.predict(last.server_state, "train", len(federated.labels)),
+            saved.aux.get("centroids"),
+            *simulation.predict(saved, "train", len(federated.labels)),
         )
     folder.write_audit(result)
     folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none
@@ -75,7 +76,7 @@ def audit_data(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
-    experiment, summary, last = _finished(RunDir(model))
+    experiment, summary, saved = _finished(RunDir(model))
     if not summary.classes:
         raise UserError(f"{model} was audited by an older version.", f"rofl audit {model}, then this again")
     channels, side, _ = summary.shape
@@ -97,11 +98,11 @@ def audit_data(
     federated = FederatedDataset(
         replace(images, owners=owners, clients=clients), images.train_labels, parts, chosen.split
     )
-    with start_simulation(chosen, federated, network_spec(chosen, images), last.server_state, workers) as simulation:
+    with start_simulation(chosen, federated, network_spec(chosen, images), saved, workers) as simulation:
         result = audit_labels(
             federated,
-            last.server_state.aux.get("centroids"),
-            *simulation.predict(last.server_state, "train", len(federated.labels)),
+            saved.aux.get("centroids"),
+            *simulation.predict(saved, "train", len(federated.labels)),
         )
     RunDir(out).write_audit(result)
     RunDir(out).write_left_out(images.unreadable)
@@ -186,8 +187,7 @@ def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
     return load_federated(before, data_dir).labels
 
 
-def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, Checkpoint]:
-    experiment, summary, last = folder.read_experiment(), folder.read_summary(), folder.read_checkpoint()
-    if last is None:
-        raise UserError(f"{folder.path} has no checkpoint, so that its model is lost.", "run it again")
-    return experiment, summary, last
+def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, ServerState]:
+    """Return settings, outcome and saved model of a finished run."""
+    summary = folder.read_summary()
+    return folder.read_experiment(), summary, folder.read_model(summary)

@@ -1,8 +1,9 @@
 """The training loop, wherever the clients are: rounds go on, and every one of them is on disk."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
@@ -13,9 +14,12 @@ from rofl.methods.base import ServerState
 from rofl.simulation.client import NetworkSpec
 from rofl.simulation.executor import flatten_state
 from rofl.simulation.rounds import RoundResult
+from rofl.training.guard import GuardEvent
+from rofl.training.held_out import Evaluation
 from rofl.training.privacy_budget import epsilon, privacy_spent
 from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord, RunSummary, Traffic
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import BestModel, Checkpoint, RunDir
+from rofl.training.run_monitor import RunMonitor, unresolved
 
 Listener = Callable[[Experiment, RoundRecord], None]  # called with each round, once it is on disk
 
@@ -27,23 +31,45 @@ class Engine(Protocol):
     def state_rounds(self) -> Mapping[int, int]:
         """The round of each client's state."""
 
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Train, and yield the result of each round as it ends.
+    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+        """Yield rounds `first` to `last`, from a server state.
 
         Args:
-            server_state: the state before the first of these rounds.
-            first: the number of the first round to run.
-            last: the number of the last one.
+            server_state: the state before round `first`.
+            first: the first round, counted from 1.
+            last: the last round.
+            cautious: whether to use the cautious form of the method.
         """
 
-    def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        """Return the accuracy of a server state in per cent; None where nothing can be evaluated."""
+    def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
+        """Return what can be said of a server state: on the test set, and by held-out labels as given."""
 
     def overlap_evaluation(self) -> bool:
-        """Return True if evaluation overlaps the next round; then call `accuracy` after that round."""
+        """Return True if evaluation overlaps the next round; then call `evaluate` after that round."""
 
     def on_checkpoint(self) -> None:
         """Forget what only an earlier checkpoint needed."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of all rounds.
+
+    Attributes:
+        last: the server state after the last round.
+        history: the records of all rounds.
+        selected: "best" where the saved model is that of the best round, "last" where it is that of the last.
+        selected_round: the round of the saved model.
+        selected_state: its server state.
+        stopped: why training stopped early, in one sentence; empty where it did not.
+    """
+
+    last: ServerState
+    history: list[RoundRecord]
+    selected: Literal["best", "last"]
+    selected_round: int
+    selected_state: ServerState
+    stopped: str = ""
 
 
 def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -> Checkpoint:
@@ -68,8 +94,13 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
 
 
 def train(
-    folder: RunDir, experiment: Experiment, start: Checkpoint, engine: Engine, listener: Listener | None
-) -> tuple[ServerState, list[RoundRecord]]:
+    folder: RunDir,
+    experiment: Experiment,
+    start: Checkpoint,
+    engine: Engine,
+    listener: Listener | None,
+    classes: Sequence[str] = (),
+) -> Trained:
     """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
 
     Args:
@@ -78,57 +109,144 @@ def train(
         start: where it stands.
         engine: where the clients are.
         listener: called with every round.
+        classes: the names of the classes, for warnings.
 
     Returns:
-        The final server state, and the records of all rounds.
+        The last and the selected server state, and the records of all rounds.
 
     Raises:
         Interrupted: on Ctrl-C, once the last finished round is on disk.
+        UserError: no client's update could be used in the last round; that round is not on disk.
     """
     history = [record for record in folder.read_history() if record.round <= start.index]
     folder.write_history(history)
-    newest, saved = start, start.index  # the newest round that is done, and that is on disk
-    pending = start.pending_record if len(history) < start.index else None  # a round whose accuracy is still to come
-
-    def write(record: RoundRecord) -> None:
-        folder.append_history(record)
-        history.append(record)
-
-    def notify() -> None:
-        if listener is not None:
-            listener(experiment, history[-1])
-
+    progress = _Progress(folder, experiment, start, history, RunMonitor(experiment, classes))
     try:
-        if pending:
-            engine.overlap_evaluation()
-        for result in engine.rounds(start.server_state, start.index + 1, experiment.rounds):
-            if pending:
-                write(pending.with_accuracy(engine.accuracy(newest.server_state, newest.index)))
-                notify()
-            record = RoundRecord.from_result(result)
-            due = result.index % experiment.evaluate_every == 0 or result.index > experiment.rounds - LAST_ROUNDS
-            pending = record if due and result.index < experiment.rounds and engine.overlap_evaluation() else None
-            if not pending:
-                accuracy = engine.accuracy(result.server_state, result.index) if due else None
-                write(record.with_accuracy(accuracy))
-            newest = Checkpoint(result.index, result.server_state, dict(engine.state_rounds), pending)
-            if newest.index % experiment.checkpoint_every == 0 or newest.index == experiment.rounds:
-                folder.write_checkpoint(newest)
-                engine.on_checkpoint()
-                saved = newest.index
-            if not pending:
-                notify()
+        progress.run(engine, lambda record: listener(experiment, record) if listener is not None else None)
     except KeyboardInterrupt:
-        if newest.index > saved:
-            folder.write_checkpoint(newest)
-        raise Interrupted(newest.index, folder.path) from None
-    return newest.server_state, history
+        progress.save()
+        raise Interrupted(progress.newest.index, folder.path) from None
+    return progress.outcome()
+
+
+class _Progress:
+    """Where a run stands, in memory and on disk.
+
+    Attributes:
+        newest: the newest round that is done.
+        best: the best round's model so far, as far as the newest checkpoint's history knows it.
+    """
+
+    def __init__(
+        self, folder: RunDir, experiment: Experiment, start: Checkpoint, history: list[RoundRecord], monitor: RunMonitor
+    ) -> None:
+        self.folder, self.experiment, self.monitor, self.history = folder, experiment, monitor, history
+        self.newest, self.saved = start, start.index
+        self.pending = start.pending_record if len(history) < start.index else None  # its evaluation is still to come
+        monitor.replay(history)
+        self.best = self._best_on_disk() if self._keeps_best else None
+        folder.prune_best(monitor.best_round)  # a round that is computed again may have left one
+
+    @property
+    def _keeps_best(self) -> bool:
+        return self.experiment.select == "best" or self.experiment.guard == "act"
+
+    def run(self, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
+        """Run all rounds that are left, and start anew where the guard changes the method."""
+        if self.pending:
+            engine.overlap_evaluation()
+        while (first := self.newest.index + 1) <= self._last_round(first - 1):
+            switch = self.monitor.cautious_from
+            stepped_back = self.monitor.restart_from is not None and switch == first
+            server_state = self._best_state() if stepped_back else self.newest.server_state
+            cautious = switch is not None and switch <= first
+            for result in engine.rounds(server_state, first, self.experiment.rounds, cautious):
+                self._finish_round(result, engine, notify)
+                if result.index >= self._last_round(result.index) or self._switches_after(result.index):
+                    break
+
+    def _finish_round(self, result: RoundResult, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
+        """Record a round, and the one before it where its evaluation was still to come."""
+        if self.pending:
+            evaluation = engine.evaluate(self.newest.server_state, self.newest.index)
+            notify(self._write(self.pending.with_evaluation(evaluation), self.newest.server_state))
+            self.pending = None
+        index, experiment = result.index, self.experiment
+        record, is_last = RoundRecord.from_result(result), index >= self._last_round(index)
+        if is_last and record.nobody_left:
+            self.save()
+            reason = next(iter(record.dropped.values())).removesuffix(".")
+            command = "rofl serve --resume" if self.folder.is_served else "rofl resume"
+            raise UserError(
+                f"In the last round, {index}, no client's update could be used: {reason}.",
+                f"{command} {self.folder.path}, once that is mended",
+            )
+        due = index % experiment.evaluate_every == 0 or index > experiment.rounds - LAST_ROUNDS or is_last
+        if due and not is_last and not self._switches_after(index) and engine.overlap_evaluation():
+            self.pending = record
+        else:
+            evaluation = engine.evaluate(result.server_state, index) if due else Evaluation()
+            record = self._write(record.with_evaluation(evaluation), result.server_state)
+        self.newest = Checkpoint(index, result.server_state, dict(engine.state_rounds), self.pending, self.best)
+        if index % experiment.checkpoint_every == 0 or is_last:
+            self.save()
+            engine.on_checkpoint()
+        if not self.pending:
+            notify(record)
+
+    def save(self) -> None:
+        """Write the newest checkpoint, if it is not on disk."""
+        if self.newest.index > self.saved:
+            self.folder.write_checkpoint(self.newest)
+            self.saved = self.newest.index
+
+    def outcome(self) -> Trained:
+        """Return the outcome, once all rounds are done."""
+        selected: Literal["best", "last"] = "last"
+        index, state = self.newest.index, self.newest.server_state
+        if self.best is not None and self.experiment.select == "best":
+            selected, index, state = "best", self.best.round, self.best.server_state
+        return Trained(self.newest.server_state, self.history, selected, index, state, self.monitor.stop_reason)
+
+    def _write(self, record: RoundRecord, server_state: ServerState) -> RoundRecord:
+        """Write the line of a round, and keep its model where it is the best."""
+        record = self.monitor.observe(record)
+        self.folder.append_history(record)
+        self.history.append(record)
+        if self._keeps_best and self.monitor.best_round == record.round:
+            self.best = BestModel(record.round, server_state)
+        return record
+
+    def _last_round(self, index: int) -> int:
+        """Return the run's last round, as it is known after round `index`.
+
+        A stop that the evaluation of this very round asks for comes one round later: with more workers, the evaluation
+        would not be there yet.
+        """
+        stop = self.monitor.stop_after
+        return stop if stop is not None and stop <= index else self.experiment.rounds
+
+    def _switches_after(self, index: int) -> bool:
+        """Return whether the next round is the first of the method's cautious form."""
+        return self.monitor.cautious_from == index + 1
+
+    def _best_state(self) -> ServerState:
+        assert self.best is not None  # the guard steps back to it only where there is one
+        return self.best.server_state
+
+    def _best_on_disk(self) -> BestModel | None:
+        """Return the best round's model of a run that goes on."""
+        index = self.monitor.best_round
+        if index is None:
+            return None
+        start = self.newest
+        return BestModel(index, start.server_state) if index == start.index else self.folder.read_best(index)
 
 
 def training_summary(
     experiment: Experiment,
-    history: list[RoundRecord],
-    server_state: ServerState,
+    trained: Trained,
+    final_warnings: Sequence[GuardEvent],
     achieved_noise: float | None,
     note: str,
 ) -> RunSummary:
@@ -136,11 +254,13 @@ def training_summary(
 
     Args:
         experiment: the settings.
-        history: all rounds.
-        server_state: the final one.
+        trained: the outcome of all rounds.
+        final_warnings: what the guard says about the saved model.
         achieved_noise: the share of wrong labels; None where it is not known.
         note: a sentence about the data, or "".
     """
+    history = trained.history
+    warnings = unresolved([event for record in history for event in record.warnings], final_warnings)
     accuracies = [record.accuracy for record in history if record.accuracy is not None]
     last = accuracies[-LAST_ROUNDS:]
     seconds = sum(record.seconds for record in history)
@@ -167,5 +287,12 @@ def training_summary(
         note=note,
         dropped=sum(len(record.dropped) for record in history),
         versions={"rofl": version("rofl"), "torch": torch.__version__},
-        digest=digest(server_state.model, server_state.aux),
+        digest=digest(trained.last.model, trained.last.aux),
+        selected=trained.selected,
+        selected_round=trained.selected_round,
+        selected_digest=digest(trained.selected_state.model, trained.selected_state.aux),
+        model_accuracy=next((each.accuracy for each in history if each.round == trained.selected_round), None),
+        rounds_run=len(history),
+        stopped=trained.stopped,
+        warnings=warnings if experiment.guard != "off" else [],
     )

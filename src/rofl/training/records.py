@@ -5,7 +5,7 @@ A record of version 0.1 has no `format`; its names are read too.
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
@@ -13,6 +13,8 @@ from rofl.audit.detection import Detection
 from rofl.audit.result import AuditMetrics, ListQuality, NoiseEstimate
 from rofl.core.settings import rename
 from rofl.simulation.rounds import RoundResult
+from rofl.training.guard import GuardEvent
+from rofl.training.held_out import Evaluation, HeldOut
 
 FORMAT = 2  # of summary.json; 0.1 wrote no number
 LAST_ROUNDS = 10  # rounds whose mean accuracy is reported, as in the paper's tables
@@ -59,13 +61,14 @@ class RoundRecord(_Record):
     dropped: dict[str, str] = {}  # client -> why it was left out
     metrics: dict[str, float] = {}  # means over the samples that were trained on
     traffic: Traffic = Traffic()
+    held_out: HeldOut | None = None  # counts of predictions; None where it was not evaluated
+    warnings: list[GuardEvent] = []  # what the guard saw after this round
 
     @classmethod
-    def from_result(cls, result: RoundResult, accuracy: float | None = None) -> "RoundRecord":
-        """Return the record of a finished round."""
+    def from_result(cls, result: RoundResult) -> "RoundRecord":
+        """Return the record of a finished round, without its evaluation."""
         return cls(
             round=result.index,
-            accuracy=accuracy,
             seconds=round(result.seconds, 4),
             cohort=result.cohort,
             dropped={str(client): reason for client, reason in result.dropped.items()},
@@ -73,9 +76,14 @@ class RoundRecord(_Record):
             traffic=Traffic.model_validate(asdict(result.traffic)),
         )
 
-    def with_accuracy(self, accuracy: float | None) -> "RoundRecord":
-        """Return the record with its accuracy put in."""
-        return self.model_copy(update={"accuracy": accuracy})
+    def with_evaluation(self, evaluation: Evaluation) -> "RoundRecord":
+        """Return the record with its evaluation put in."""
+        return self.model_copy(update={"accuracy": evaluation.accuracy, "held_out": evaluation.held_out})
+
+    @property
+    def nobody_left(self) -> bool:
+        """Whether every client of the cohort was left out, so that nothing was learnt in this round."""
+        return bool(self.cohort) and len(self.dropped) >= len(self.cohort)
 
 
 class NoiseRecord(_Record):
@@ -141,7 +149,14 @@ class RunSummary(_Record):
     note: str = ""
     dropped: int = 0  # clients that were left out of a round, over all rounds
     versions: dict[str, str] = {}
-    digest: str  # SHA-256 of the final server state
+    digest: str  # SHA-256 of the last round's server state
+    selected: Literal["best", "last"] = "last"  # which round's model is saved and judges the labels
+    selected_round: int | None = None  # its number; None in files of 0.1
+    selected_digest: str = ""  # SHA-256 of its server state
+    model_accuracy: float | None = None  # of the saved model, in per cent
+    rounds_run: int | None = None  # fewer than `rounds` where training stopped early; None in files of 0.1
+    stopped: str = ""  # why it stopped early, in one sentence
+    warnings: list[GuardEvent] = []  # of the guard
     detection: Detection | None = None  # by the mask of Eq. 7; None where the truth is not known
     audit: ListQuality | None = None  # of the lists of suspects; None where the truth is not known
     estimated: NoiseEstimate | None = None  # None in some files of 0.1

@@ -23,6 +23,14 @@ from rofl.training.records import RoundRecord, RunSummary
 
 
 @dataclass(frozen=True)
+class BestModel:
+    """The server state of the best round so far."""
+
+    round: int
+    server_state: ServerState
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """Where a run stands: all that is needed to continue with the same bits."""
 
@@ -30,6 +38,7 @@ class Checkpoint:
     server_state: ServerState
     states: dict[int, int]  # client -> round of its state
     pending_record: RoundRecord | None = None  # the last round's, where metrics.jsonl waits for its accuracy
+    best: BestModel | None = None  # written to a file of its own, unless it is this very round's
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,11 @@ class RunDir:
         """Return True if the run is finished."""
         return (self.path / "summary.json").is_file()
 
+    @property
+    def is_served(self) -> bool:
+        """Return True if this is the folder of a coordinator."""
+        return (self.path / "serve.toml").is_file()
+
     def remove(self) -> None:
         """Delete the run, if there is one."""
         if self.exists():
@@ -76,8 +90,10 @@ class RunDir:
         atomic_write(self.path / "config.toml", chosen.toml())
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Write the checkpoint: one file, so that weights and round never disagree."""
-        groups: dict[str, Tensors] = {"model": checkpoint.server_state.model, "aux": checkpoint.server_state.aux}
+        """Write the checkpoint: one file, so that weights and round never disagree; the best model before it."""
+        best = checkpoint.best
+        if best is not None and best.round != checkpoint.index and not self._best_path(best.round).is_file():
+            atomic_write(self._best_path(best.round), serialize(_groups(best.server_state), {"round": best.round}))
         states = {str(client): index for client, index in checkpoint.states.items()}
         pending = checkpoint.pending_record
         facts = {
@@ -85,7 +101,8 @@ class RunDir:
             "states": states,
             "pending_record": None if pending is None else pending.model_dump(),
         }
-        atomic_write(self.checkpoint_path, serialize(groups, facts))
+        atomic_write(self.checkpoint_path, serialize(_groups(checkpoint.server_state), facts))
+        self.prune_best(None if best is None else best.round)
 
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None if the run has not written one."""
@@ -100,6 +117,41 @@ class RunDir:
             return Checkpoint(facts["round"], ServerState(groups["model"], aux), states, record)
         except (ValueError, KeyError, OSError, AttributeError, TypeError) as error:
             raise UserError(f"{self.checkpoint_path} is damaged ({error}).", "start the run again") from error
+
+    def read_best(self, index: int) -> BestModel:
+        """Return the model of the best round, which a checkpoint of a later one left.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        path = self._best_path(index)
+        try:
+            groups, facts = deserialize(path.read_bytes())
+            return BestModel(facts["round"], ServerState(groups["model"], groups["aux"]))
+        except (ValueError, KeyError, OSError, TypeError) as error:
+            raise UserError(f"{path} cannot be read ({error}).", "start the run again") from error
+
+    def read_model(self, summary: RunSummary) -> ServerState:
+        """Return the server state that a finished run saved: that of the best or of the last round.
+
+        Raises:
+            UserError: there is none, or its file is damaged.
+        """
+        last = self.read_checkpoint()
+        if last is None:
+            raise UserError(f"{self.path} has no checkpoint, so that its model is lost.", "run it again")
+        if summary.selected_round in (None, last.index):
+            return last.server_state
+        return self.read_best(summary.selected_round).server_state
+
+    def prune_best(self, keep: int | None) -> None:
+        """Remove the models of rounds that were the best for a while."""
+        for path in self.path.glob("best-*.safetensors"):
+            if keep is None or path != self._best_path(keep):
+                path.unlink(missing_ok=True)
+
+    def _best_path(self, index: int) -> Path:
+        return self.path / f"best-{index}.safetensors"
 
     def read_history(self) -> list[RoundRecord]:
         """Return a record per round; a last line that was cut short does not count."""
@@ -193,6 +245,10 @@ class RunDir:
         """Return all clients' lists in one, most suspicious first."""
         paths = sorted((self.path / "suspects").glob("*.csv"))
         return sort_suspects(row for path in paths for row in read_suspects(path))
+
+
+def _groups(server_state: ServerState) -> dict[str, Tensors]:
+    return {"model": server_state.model, "aux": server_state.aux}
 
 
 def _first_problem(error: ValueError) -> str:

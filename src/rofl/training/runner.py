@@ -22,8 +22,10 @@ from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
+from rofl.training.guard import judge_model
+from rofl.training.held_out import Evaluation, count_agreement, count_classes
 from rofl.training.inputs import accuracy, load_inputs, with_components
-from rofl.training.loop import Engine, Listener, load_or_init, train, training_summary
+from rofl.training.loop import Engine, Listener, Trained, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
@@ -107,7 +109,7 @@ def resume(
     experiment = folder.read_experiment()
     if folder.is_finished():
         return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
-    if (folder.path / "serve.toml").is_file():
+    if folder.is_served:
         raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
     dataset = None if data is None else as_dataset(data)
     return _continue(folder, experiment, *load_inputs(experiment, data_dir, dataset), workers, listener)
@@ -136,7 +138,7 @@ def start_simulation(
     pool = WorkerPool(
         default_workers() if workers is None else workers,
         ClientConfig(method, network, images.transform, experiment.seed),
-        shared_inputs(images.train, images.test, federated.labels, federated.parts),
+        shared_inputs(images.train, images.test, federated.labels, federated.parts, federated.validation_rows),
         flatten_state(server_state),
     )
     try:
@@ -157,29 +159,61 @@ class LocalEngine(Engine):
     """Clients on this machine, and a test set."""
 
     simulation: Simulation
-    truth: Tensor  # (M,) of the test samples
+    federated: FederatedDataset
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
         """The round of each client's state."""
         return self.simulation.states.rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Yield rounds `first` to `last`, from a server state."""
-        return self.simulation.rounds(server_state, first, last)
+    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+        """Yield rounds `first` to `last`, from a server state.
 
-    def accuracy(self, server_state: ServerState, index: int) -> float | None:
-        """Return the accuracy on the test set, in per cent."""
-        logits, _ = self.simulation.predict(server_state, "test", len(self.truth))
-        return accuracy(logits, self.truth)
+        Args:
+            server_state: the state before round `first`.
+            first: the first round, counted from 1.
+            last: the last round.
+            cautious: whether to use the cautious form of the method.
+        """
+        return self.simulation.rounds(server_state, first, last, cautious)
+
+    def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
+        """Return the accuracy on the test set, and counts on samples that nobody trains on."""
+        return evaluate(self.simulation, self.federated, server_state)
 
     def overlap_evaluation(self) -> bool:
         """Ask for the evaluation beside the next round; True where that is possible."""
-        return self.simulation.overlap_prediction("test", len(self.truth))
+        if self.federated.validation:
+            self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
+        return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
 
     def on_checkpoint(self) -> None:
         """Remove client states that no checkpoint needs."""
         self.simulation.states.prune()
+
+
+def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
+    """Return the accuracy on the test set, and counts on samples that nobody trains on.
+
+    Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
+    a benchmark's test set are the true ones, and only its images are used.
+
+    Args:
+        simulation: makes the predictions.
+        federated: the data set.
+        server_state: the model.
+    """
+    labels = federated.images.test_labels
+    logits, _ = simulation.predict(server_state, "test", len(labels))
+    if federated.validation:
+        rows = federated.validation_rows
+        validation_logits, _ = simulation.predict(server_state, "validation", len(rows))
+        counts = count_agreement(validation_logits, federated.labels[rows])
+    elif federated.test_as_given:
+        counts = count_agreement(logits, labels)
+    else:
+        counts = count_classes(logits, federated.labels)
+    return Evaluation(accuracy(logits, labels), counts)
 
 
 def _continue(
@@ -194,34 +228,34 @@ def _continue(
     states = ClientStateStore(folder.states, start.states)
     try:
         with start_simulation(experiment, federated, network, start.server_state, workers, states) as simulation:
-            engine = LocalEngine(simulation, federated.images.test_labels)
-            server_state, history = train(folder, experiment, start, engine, listener)
-            predictions = simulation.predict(server_state, "train", len(federated.labels))
-            result = audit_labels(federated, server_state.aux.get("centroids"), *predictions)
+            engine = LocalEngine(simulation, federated)
+            trained = train(folder, experiment, start, engine, listener, federated.images.classes)
+            saved = trained.selected_state
+            logits, features = simulation.predict(saved, "train", len(federated.labels))
+            result = audit_labels(federated, saved.aux.get("centroids"), logits, features)
         folder.write_audit(result)
         folder.write_left_out(federated.images.unreadable)
         folder.write_encoder(federated.images.encoder)
-        summary = summarize(experiment, result, history, server_state)
+        summary = summarize(experiment, result, trained, logits)
         folder.write_summary(summary)
-        return Run(folder.path, experiment, summary, history)
+        return Run(folder.path, experiment, summary, trained.history)
     except KeyboardInterrupt:
         raise Interrupted(experiment.rounds, folder.path) from None  # all rounds are on disk
 
 
-def summarize(
-    experiment: Experiment, result: AuditResult, history: list[RoundRecord], server_state: ServerState
-) -> RunSummary:
+def summarize(experiment: Experiment, result: AuditResult, trained: Trained, logits: Tensor) -> RunSummary:
     """Return the content of summary.json.
 
     Args:
         experiment: the settings.
         result: the audit of the labels.
-        history: all rounds.
-        server_state: the final one.
+        trained: the outcome of all rounds.
+        logits: (N, K) of the saved model on all training samples.
     """
     federated = result.federated
     achieved = federated.noise_ratio if federated.images.truth_known else None
-    summary = training_summary(experiment, history, server_state, achieved, federated.images.note)
+    final = judge_model(logits, federated.labels, federated.images.classes, trained.selected_round)
+    summary = training_summary(experiment, trained, final, achieved, federated.images.note)
     return summary.with_audit(result.metrics())
 
 

@@ -77,7 +77,16 @@ def _card(group: Group, note: str) -> AccuracyCard:
     number = formatting.with_spread([run.summary.test_accuracy for run in group.runs], formatting.per_cent)
     mean, sign, spread = number.partition("±")
     seeds = [f"mean and standard deviation of {len(group.runs)} seeds"] if len(group.runs) > 1 else []
-    return AccuracyCard(group.label, mean.strip(), sign + spread, [note, *seeds])
+    return AccuracyCard(group.label, mean.strip(), sign + spread, [note, *seeds, *_saved_model(group)])
+
+
+def _saved_model(group: Group) -> list[str]:
+    """Return a line about the saved model, where it is not that of the last round."""
+    summary = group.runs[0].summary
+    if len(group.runs) > 1 or summary.selected != "best" or summary.model_accuracy is None:
+        return []
+    figure = formatting.per_cent(summary.model_accuracy)
+    return [f"{figure} by the saved model, of round {summary.selected_round}: the best by held-out labels"]
 
 
 def _tiles(group: Group) -> list[Tile]:

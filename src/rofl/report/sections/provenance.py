@@ -32,6 +32,10 @@ def _provenance(run: FinishedRun) -> Provenance:
         **summary.versions,
         "Digest": summary.digest,
     }
+    if summary.selected_digest not in ("", summary.digest):
+        entries |= {"Saved model": f"of round {summary.selected_round}", "Its digest": summary.selected_digest}
+    if summary.stopped:
+        entries["Rounds"] = summary.stopped
     if summary.dropped:
         entries["Clients dropped"] = str(summary.dropped)
     return Provenance(path.name, entries, (path / "config.toml").read_text())

@@ -1,0 +1,185 @@
+"""The guard: signs that a run does harm, found without any true label.
+
+Every sign is a function of the records of rounds, which hold sums only, so that a resumed run and a federation find the
+same. `run_monitor.py` says what is done about them.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from rofl.training.held_out import HeldOut, count_agreement
+
+Sign = Literal["vanished class", "falling agreement", "lost confidence", "nothing learnt", "no update", "not finite"]
+
+WINDOW = 3  # evaluations that must agree: one of them alone is noisy
+_RARE = 0.1  # of the share that its label has: a class that is predicted more rarely has vanished
+_COMMON = 0.5  # of that share: a class that is predicted as often was there
+_FEWEST = 10  # samples that should have the class, by the labels; with fewer, none may be chance
+_DEVIATIONS = 2.0  # standard errors that are beyond chance
+_SMALLEST_FALL = 0.03  # of agreement that is worth a word
+_LOST = 0.5  # of the best share of confident samples
+
+
+class GuardEvent(BaseModel):
+    """A sign that a run does harm, and what was done about it.
+
+    Attributes:
+        sign: which one.
+        round: after which it was seen.
+        message: one or two sentences for people.
+        classes: the classes that have vanished, by number.
+        acted: whether the training was changed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    sign: Sign
+    round: int
+    message: str
+    classes: list[int] = []
+    acted: bool = False
+
+
+def vanished(recent: Sequence[HeldOut]) -> list[int]:
+    """Return the classes that are given as labels, but hardly ever predicted in any of these evaluations.
+
+    >>> vanished([HeldOut(predicted=[79, 1], labelled=[40, 40])])
+    [1]
+    """
+    return [one for one in range(_classes(recent)) if all(_ratio(each, one, inf=True) < _RARE for each in recent)]
+
+
+def present(recent: Sequence[HeldOut]) -> list[int]:
+    """Return the classes that are predicted about as often as they are given, in all of these evaluations."""
+    return [one for one in range(_classes(recent)) if all(_ratio(each, one) >= _COMMON for each in recent)]
+
+
+def falls_short(agreement: float, best: float, samples: int) -> bool:
+    """Return whether an agreement is below an earlier one by more than chance.
+
+    Args:
+        agreement: the share of held-out samples that are predicted as labelled.
+        best: the same, of the best rounds.
+        samples: how many held-out samples there are.
+    """
+    error = sqrt(2 * best * (1 - best) / max(samples, 1))
+    return best - agreement > max(_SMALLEST_FALL, _DEVIATIONS * error)
+
+
+def is_chance(agreement: float, majority: float, samples: int) -> bool:
+    """Return whether an agreement is no better than that of always predicting the most frequent label.
+
+    Args:
+        agreement: the share of samples that are predicted as labelled.
+        majority: the share of the most frequent label.
+        samples: how many samples there are.
+    """
+    return agreement <= majority + _DEVIATIONS * sqrt(majority * (1 - majority) / max(samples, 1))
+
+
+def lost_confidence(confident: float, best: float) -> bool:
+    """Return whether the share of confident samples has collapsed, against its best."""
+    return confident < _LOST * best
+
+
+def judge_model(logits: Tensor, labels: Tensor, classes: Sequence[str], index: int) -> list[GuardEvent]:
+    """Return the signs that the saved model itself shows, by its predictions on all training samples.
+
+    Args:
+        logits: (N, K) of the saved model.
+        labels: (N,) as given.
+        classes: the names of the classes.
+        index: the round of the model.
+    """
+    if not bool(logits.isfinite().all()):
+        message = "The saved model's predictions are not finite numbers: training diverged."
+        return [GuardEvent(sign="not finite", round=index, message=f"{message} Try a smaller method.lr.")]
+    return judge_counts(count_agreement(logits, labels), classes, index)
+
+
+def judge_counts(counts: HeldOut, classes: Sequence[str], index: int) -> list[GuardEvent]:
+    """Return the signs that counts over training samples show.
+
+    Args:
+        counts: of the saved model's predictions, and of the labels.
+        classes: the names of the classes.
+        index: the round of the model.
+    """
+    events = []
+    if counts.agreement is not None and is_chance(counts.agreement, counts.majority, counts.samples):
+        message = f"The saved model has learnt nothing: {_against_majority(counts.agreement, counts.majority)}."
+        events.append(GuardEvent(sign="nothing learnt", round=index, message=message))
+    gone = vanished([counts])
+    if gone:
+        message = f"The saved model hardly ever predicts {class_list(gone, classes)}: {_counts_text(gone, counts)}."
+        events.append(GuardEvent(sign="vanished class", round=index, message=message, classes=gone))
+    return events
+
+
+def class_list(numbers: Sequence[int], classes: Sequence[str]) -> str:
+    """Return classes by name, as far as they fit in a sentence.
+
+    >>> class_list([1], ["cat", "dog"]), class_list([0, 1], [])
+    ('the class dog', 'the classes 0, 1')
+    """
+    names = [classes[number] if number < len(classes) else str(number) for number in numbers]
+    more = f" and {len(names) - 5} more" if len(names) > 6 else ""
+    return f"the class{'es' if len(names) > 1 else ''} {', '.join(names[:5] if more else names)}{more}"
+
+
+def describe_vanished(gone: Sequence[int], classes: Sequence[str], newest: HeldOut, index: int) -> str:
+    """Return a sentence about classes that have vanished.
+
+    Args:
+        gone: the classes, by number.
+        classes: the names of all classes.
+        newest: the counts of the last evaluation.
+        index: its round.
+    """
+    return f"In round {index} the model hardly ever predicts {class_list(gone, classes)}: {_counts_text(gone, newest)}."
+
+
+def describe_chance(agreement: float, majority: float, index: int) -> str:
+    """Return a sentence about a model that has learnt nothing.
+
+    Args:
+        agreement: the share of held-out samples that are predicted as labelled.
+        majority: the share of the most frequent label.
+        index: the round.
+    """
+    return f"By round {index} the model has learnt nothing: {_against_majority(agreement, majority)}."
+
+
+def _against_majority(agreement: float, majority: float) -> str:
+    return (
+        f"it agrees with {100 * agreement:.1f} % of the labels, and always predicting the most frequent one would "
+        f"agree with {100 * majority:.1f} %"
+    )
+
+
+def _counts_text(gone: Sequence[int], counts: HeldOut) -> str:
+    given = 100 * sum(counts.labelled[one] for one in gone) / max(sum(counts.labelled), 1)
+    predicted = sum(counts.predicted[one] for one in gone)
+    return f"{predicted} of {counts.samples} predictions, against {given:.1f} % of the labels"
+
+
+def _classes(recent: Sequence[HeldOut]) -> int:
+    return min((min(len(each.predicted), len(each.labelled)) for each in recent), default=0)
+
+
+def _ratio(counts: HeldOut, one: int, inf: bool = False) -> float:
+    """Return how often a class is predicted, in units of how often it should be by the labels.
+
+    Args:
+        counts: of an evaluation.
+        one: the class.
+        inf: what to return where too few samples should have the class: infinity if True, else 0.
+    """
+    expected = counts.labelled[one] / max(sum(counts.labelled), 1) * counts.samples
+    if expected < _FEWEST:
+        return float("inf") if inf else 0.0
+    return counts.predicted[one] / expected

@@ -1,0 +1,81 @@
+"""Evaluations of a model between rounds, as counts; what a guard may know, no true label among it."""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+
+class HeldOut(BaseModel):
+    """A model's predictions on samples that it was not trained with, counted by class.
+
+    Attributes:
+        predicted: (K,) how often the model predicts each class.
+        labelled: (K,) how often each class is given as a label: by the labels of the same samples where these are as
+            given, else by those of the training samples.
+        agreed: how many samples are predicted as they are labelled; None where their labels are the true ones, by
+            which nothing may be chosen.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    predicted: list[int]
+    labelled: list[int]
+    agreed: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that were predicted."""
+        return sum(self.predicted)
+
+    @property
+    def agreement(self) -> float | None:
+        """The share of samples that are predicted as labelled, 0 to 1; None where nothing may be chosen by it."""
+        return None if self.agreed is None or not self.samples else self.agreed / self.samples
+
+    @property
+    def majority(self) -> float:
+        """The share of the most frequent label: the agreement of a model that always predicts it."""
+        return max(self.labelled) / max(sum(self.labelled), 1)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of a model after a round.
+
+    Attributes:
+        accuracy: on the test set, in per cent; None where there is none.
+        held_out: counts on samples that are not trained with; None where nobody counted.
+    """
+
+    accuracy: float | None = None
+    held_out: HeldOut | None = None
+
+
+def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
+    """Return the counts of samples whose labels are as given.
+
+    Args:
+        logits: (n, K) of the model.
+        labels: (n,) as given.
+    """
+    predicted, classes = logits.argmax(dim=1), logits.shape[1]
+    return HeldOut(
+        predicted=predicted.bincount(minlength=classes).tolist(),
+        labelled=labels.bincount(minlength=classes).tolist(),
+        agreed=int((predicted == labels).sum()),
+    )
+
+
+def count_classes(logits: Tensor, labels: Tensor) -> HeldOut:
+    """Return the counts of samples whose own labels are not to be looked at.
+
+    Args:
+        logits: (n, K) of the model.
+        labels: (N,) as given, of the training samples.
+    """
+    classes = logits.shape[1]
+    return HeldOut(
+        predicted=logits.argmax(dim=1).bincount(minlength=classes).tolist(),
+        labelled=labels.bincount(minlength=classes).tolist(),
+    )
