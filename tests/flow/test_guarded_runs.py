@@ -18,7 +18,7 @@ from rofl.methods import METHODS, FedAvg, RoundContext, ServerState, Update
 from rofl.simulation.engine import Simulation
 from rofl.training.label_audit import audit_run
 from rofl.training.run_dir import RunDir
-from tests.flow.test_resume import measure_beside, moments
+from tests.flow.test_resume import Axe, measure_beside, moments
 from tests.flow.tiny import Killed, kill_after, outcome, tiny
 from tests.simulation.misbehaving import Moody
 

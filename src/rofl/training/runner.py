@@ -183,7 +183,7 @@ class LocalEngine(Engine):
 
     def overlap_evaluation(self) -> bool:
         """Ask for the evaluation beside the next round; True where that is possible."""
-        if self.federated.validation:
+        if len(self.federated.validation_rows):
             self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
         return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
 
@@ -203,10 +203,9 @@ def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: 
         federated: the data set.
         server_state: the model.
     """
-    labels = federated.images.test_labels
+    labels, rows = federated.images.test_labels, federated.validation_rows
     logits, _ = simulation.predict(server_state, "test", len(labels))
-    if federated.validation:
-        rows = federated.validation_rows
+    if len(rows):
         validation_logits, _ = simulation.predict(server_state, "validation", len(rows))
         counts = count_agreement(validation_logits, federated.labels[rows])
     elif federated.test_as_given:

@@ -16,6 +16,7 @@ from rofl.data import Dataset
 from rofl.data.user import Progress, load_user_data
 from rofl.data.user.names import safe_names
 
+_MIN_PATIENCE = 10  # rounds
 _MAX_COHORT = 10  # clients a round
 _MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
@@ -125,19 +126,26 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
         "noise": {"ratio": 0.0},
         "clients": clients,
         "cohort": cohort if isinstance(clients, int) else _MAX_COHORT,
+        "guard": "act",
     }
     method = {"name": _METHOD, "lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))}
     if summary.is_table:
-        settings |= {"data": {}, "model": {"name": "mlp"}, "rounds": 30, "method": method}
+        settings |= {"data": {}, "model": {"name": "mlp"}, "rounds": 30, "patience": _patience(30), "method": method}
         return Preset(f"{title}: user data", settings, SELF_LABELS)
     channels, side, _ = summary.shape
     if summary.at_sites:
         chosen = run_size(side, max(summary.sizes), summary.effort, cores=1)
     else:
         chosen = run_size(side, sum(summary.sizes) * cohort / counted, summary.effort)
-    settings |= {"data": {"side": side, "channels": channels}, "model": chosen.model, "rounds": chosen.rounds}
+    settings |= {"data": {"side": side, "channels": channels}, "model": chosen.model}
+    settings |= {"rounds": chosen.rounds, "patience": _patience(chosen.rounds)}
     settings["method"] = {**method, "epochs": chosen.epochs}
     return Preset(f"{title}: user data", settings, self_labels(chosen.relabel_round))
+
+
+def _patience(rounds: int) -> int:
+    """Return after how many rounds without a rise of agreement a run stops."""
+    return max(_MIN_PATIENCE, rounds // 3)
 
 
 def _merge_tables(chosen: Settings, base: Settings) -> Settings:
