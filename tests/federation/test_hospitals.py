@@ -127,7 +127,7 @@ def check_the_run(people: dict[str, People]) -> None:
     assert summary["note"] == ""
     assert [entry["round"] for entry in people["coordinator"].history()] == list(range(1, ROUNDS + 1))
     assert all(entry["accuracy"] is not None for entry in people["coordinator"].history())
-    assert {people[site].summary()["digest"] for site in ("north", "south")} == {summary["digest"]}
+    assert {people[site].summary()["digest"] for site in ("north", "south")} == {summary["selected_digest"]}
 
 
 def check_the_sites(place: Path) -> None:

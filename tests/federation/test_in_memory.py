@@ -18,6 +18,7 @@ from rofl.config.schema import Experiment
 from rofl.core.tensors import Tensors, digest
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, MethodStrategy, make_client_app
+from rofl.federation.coordinator import _ServerEngine
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_client import SiteClient
@@ -27,7 +28,9 @@ from rofl.federation.tensor_records import get_tensors
 from rofl.methods import METHODS
 from rofl.methods.base import ServerState, Update
 from rofl.training.inputs import load_inputs
+from rofl.training.loop import load_or_init, train
 from rofl.training.run_dir import RunDir
+from rofl.training.runner import start_simulation
 from tests.federation.in_memory_grid import InMemoryGrid
 
 CLIENTS, ROUNDS = 3, 3
@@ -72,6 +75,40 @@ def test_every_method_gives_the_digest_of_a_local_run(method: str, tmp_path: Pat
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary
     server_state = last(federation_of(chosen, grid_of()), begin(chosen))
     assert digest(server_state.model, server_state.aux) == local.digest
+
+
+def test_a_run_that_the_guard_changes_gives_the_digest_of_a_local_run(tmp_path: Path) -> None:
+    changes = {"rounds": 8, "data__train": 300, "data__validation_share": 0.4, "cohort": 3, "guard": "act"}
+    harm = {"model__name": "mlp", "model__width": 0.25, "method__batch": 20, "method__lambda_e": 5.0}
+    chosen = experiment(**changes, **harm)
+    local = rofl.run(chosen, tmp_path / "run", workers=0)
+    assert any(event.acted for event in local.summary.warnings)
+    federated, network = load_inputs(chosen, None)
+    folder, engine = RunDir(tmp_path / "federation"), federation_of(chosen, grid_of())
+    folder.write_experiment(chosen)
+    with start_simulation(chosen, federated, network, begin(chosen), workers=0) as simulation:
+        start, server_engine = load_or_init(folder, chosen, network), _ServerEngine(engine, 10, (simulation, federated))
+        trained = train(folder, chosen, start, server_engine, None, federated.images.classes)
+    assert digest(trained.last.model, trained.last.aux) == local.summary.digest
+    assert trained.selected_round == local.summary.selected_round
+    assert [record.warnings for record in trained.history] == [record.warnings for record in local.history]
+
+
+def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("out of paper")
+
+    monkeypatch.setattr(SiteClient, "train", fail)
+    chosen = experiment(rounds=1)
+    folder, engine = RunDir(tmp_path / "run"), federation_of(chosen, grid_of())
+    folder.write_experiment(chosen)
+    (folder.path / "serve.toml").touch()
+    start = load_or_init(folder, chosen, load_inputs(chosen, None)[1])
+    with pytest.raises(UserError, match=r"In the last round, 1, no client's .*out of paper.* rofl serve --resume"):
+        train(folder, chosen, start, _ServerEngine(engine, 10, None), None)
+    assert folder.read_checkpoint() is None
 
 
 def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
@@ -147,8 +184,8 @@ REASONS = {
 def test_an_answer_that_cannot_be_used_is_left_out_with_the_reason(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     train: Callable[..., tuple[Update, Tensors]] = SiteClient.train
 
-    def spoilt(self: SiteClient, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
-        update, state = train(self, server_state, index, state)
+    def spoilt(self: SiteClient, *arguments: Any) -> tuple[Update, Tensors]:
+        update, state = train(self, *arguments)
         if self.client == 1 and name == "raised":
             raise RuntimeError("out of paper")
         return (_spoil(update, name) if self.client == 1 else update), state

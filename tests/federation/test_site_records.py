@@ -19,9 +19,10 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import PROTOCOL, ProtocolError, RoundRequest, decode_request, encode_request, put_sums
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport, pooled_accuracy
+from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport, pooled_accuracy, pooled_counts
 from rofl.federation.site_registry import SiteRegistry
 from rofl.federation.tensor_records import put_tensors
+from rofl.training.held_out import HeldOut
 from tests.data.user import places
 from tests.federation.in_memory_grid import InMemoryGrid
 from tests.federation.test_in_memory import begin, experiment, federation_of, grid_of
@@ -160,6 +161,7 @@ BAD_REQUESTS: dict[str, Callable[[ConfigRecord], object]] = {
     "no round": lambda record: record.pop("round"),
     "round is text": lambda record: record.update(round="1"),
     "history is a number": lambda record: record.update(history=1),
+    "cautious is text": lambda record: record.update(cautious="no"),
 }
 
 
@@ -176,6 +178,12 @@ def test_a_report_and_an_evaluation_arrive_as_they_were_sent() -> None:
     assert (report.samples, report.flagged) == (6, 2)
     assert report.transition.equal(TABLE)
     assert SiteEvaluation.decode(SiteEvaluation(3, 4).encode()) == SiteEvaluation(3, 4)
+    counted = SiteEvaluation(3, 4, HeldOut(predicted=[5, 1], labelled=[3, 3], agreed=4))
+    assert SiteEvaluation.decode(counted.encode(), classes=2) == SiteEvaluation.decode(counted.encode()) == counted
+    more = SiteEvaluation(0, 1, HeldOut(predicted=[0, 1], labelled=[1, 0], agreed=0))
+    pooled = HeldOut(predicted=[5, 2], labelled=[4, 3], agreed=4)
+    assert pooled_counts([counted, SiteEvaluation(1, 1), more]) == pooled
+    assert pooled_counts([SiteEvaluation(1, 1)]) is None
     assert pooled_accuracy([]) is None
 
 
@@ -212,6 +220,25 @@ def test_a_wrong_report_is_refused(name: str) -> None:
 def test_a_wrong_evaluation_is_refused(right: float, tested: float) -> None:
     with pytest.raises(ValueError, match=r"it counts 5 right answers of 4|its right cannot be counted"):
         SiteEvaluation.decode(put_sums(RecordDict(), {"right": right, "tested": tested}))
+
+
+@pytest.mark.parametrize(
+    ("predicted", "labelled", "agreed", "sentence"),
+    [
+        ([5, 1], [3, 3], 7, "do not fit together"),
+        ([5, 1], [3, 2], 1, "do not fit together"),
+        ([6], [3, 3], 1, "no counts by class"),
+        ([5, 1, 0], [3, 3, 0], 1, "no counts by class"),
+        ([7, -1], [3, 3], 1, "cannot be counted"),
+        ([5, 1], [3, 3], -1, "cannot be counted"),
+    ],
+)
+def test_wrong_counts_by_class_are_refused(
+    predicted: list[int], labelled: list[int], agreed: int, sentence: str
+) -> None:
+    content = SiteEvaluation(3, 4, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed)).encode()
+    with pytest.raises(ValueError, match=sentence):
+        SiteEvaluation.decode(content, classes=2)
 
 
 def test_a_site_whose_last_counts_are_wrong_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,7 @@ def test_difference_between_methods_is_given_in_points(runs, parsed):
 def test_sections_stand_in_the_order_of_reading(page):
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     assert headings == [
+        "Warnings",  # after four rounds the models know few classes
         "Methods side by side",
         "Accuracy per round",
         "Clients",
@@ -227,6 +228,19 @@ def test_runs_with_centroids_come_first_and_settings_tell_groups_apart(runs, cop
     config.write_text(config.read_text().replace("ratio = 0.4", "ratio = 0.2"))
     groups = group_runs(read_runs([runs["plain"].folder, other, runs["rofl"].folder]))
     assert [group.label for group in groups] == ["rofl", "plain, noise.ratio 0.4", "plain, noise.ratio 0.2"]
+
+
+def test_warnings_stand_on_the_page_and_only_where_there_are_some(copied, written):
+    folder = copied("rofl")
+    event = {"sign": "vanished class", "round": 3, "message": f"Gone: {HOSTILE}."}
+    spoil_summary(folder, warnings=[event], selected="best", selected_round=3, model_accuracy=71.25)
+    page = written(folder)
+    assert f"Gone: {HOSTILE}." in page.text
+    assert "71.2 % by the saved model, of round 3" in page.text
+    spoil_summary(folder, warnings=[], selected="last")
+    page = written(folder)
+    assert "Warnings" not in page.text
+    assert "saved model" not in page.text
 
 
 def test_hostile_text_is_escaped(copied, tmp_path, written):
