@@ -18,7 +18,7 @@ from rofl.config.schema import Experiment
 from rofl.core.tensors import Tensors, digest
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, MethodStrategy, make_client_app
-from rofl.federation.coordinator import _ServerEngine
+from rofl.federation.flower_engine import ServerEngine
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_client import SiteClient
@@ -87,7 +87,7 @@ def test_a_run_that_the_guard_changes_gives_the_digest_of_a_local_run(tmp_path: 
     folder, engine = RunDir(tmp_path / "federation"), federation_of(chosen, grid_of())
     folder.write_experiment(chosen)
     with start_simulation(chosen, federated, network, begin(chosen), workers=0) as simulation:
-        start, server_engine = load_or_init(folder, chosen, network), _ServerEngine(engine, 10, (simulation, federated))
+        start, server_engine = load_or_init(folder, chosen, network), ServerEngine(engine, 10, (simulation, federated))
         trained = train(folder, chosen, start, server_engine, None, federated.images.classes)
     assert digest(trained.last.model, trained.last.aux) == local.summary.digest
     assert trained.selected_round == local.summary.selected_round
@@ -107,7 +107,7 @@ def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
     (folder.path / "serve.toml").touch()
     start = load_or_init(folder, chosen, load_inputs(chosen, None)[1])
     with pytest.raises(UserError, match=r"In the last round, 1, no client's .*out of paper.* rofl serve --resume"):
-        train(folder, chosen, start, _ServerEngine(engine, 10, None), None)
+        train(folder, chosen, start, ServerEngine(engine, 10, None), None)
     assert folder.read_checkpoint() is None
 
 

@@ -262,3 +262,35 @@ def test_a_ratio_that_is_only_called_known_trains_nobody(name: str) -> None:
     with pytest.raises(ValueError, match="tau"):
         toy.train(open_, begun, toy.client_data([0, 1]), 1)
     assert toy.train(open_.with_noise_rate("symmetric", 0.4), begun, toy.client_data([0, 1]), 1).weight == 2
+
+
+def test_the_cautious_form_goes_on_from_the_methods_state_with_updates_of_the_same_shapes(
+    method: Method, later: ServerState
+) -> None:
+    cautious, data = method.cautious(), CLIENTS["all classes, some labels wrong"]
+    assert cautious.cautious() == cautious
+    _, state = run_client(method, toy.network(), later, {}, data, RoundContext(3, toy.SEED, client=0))
+    update, _ = run_client(cautious, toy.network(), later, state, data, RoundContext(4, toy.SEED, client=0))
+    zero = method.zero_update(later)
+    assert check_like(update.model, zero.model) is None
+    assert check_like(update.aux, zero.aux) is None
+    after = cautious.server_update(later, update, RoundContext(4, toy.SEED))
+    assert check_like({**after.model, **after.aux}, {**later.model, **later.aux}) is None
+
+
+@pytest.mark.parametrize("name", ["rofl", "rofl-plus", "selflearning"])
+def test_the_cautious_form_learns_as_if_the_model_had_no_opinion(name: str) -> None:
+    """Two server states that differ in nothing but what the model would say to itself give the same update."""
+    method = toy.build(name, start=2)
+    assert method.cautious() != method
+    later, data = _two_rounds(method), CLIENTS["all classes, some labels wrong"]
+    ctx = RoundContext(3, toy.SEED, client=0)
+    plain = toy.build("plain", start=2)
+    shared = {key: getattr(method, key) for key in ("lr", "momentum", "weight_decay", "batch", "epochs")}
+    shared["lr_decay_every"] = method.lr_decay_every
+    given, _ = run_client(replace(plain, **shared), toy.network(), ServerState(later.model), {}, data, ctx)
+    careful, _ = run_client(method.cautious(), toy.network(), later, {}, data, ctx)
+    bold, _ = run_client(method, toy.network(), later, {}, data, ctx)
+    first = next(iter(given.model))
+    torch.testing.assert_close(careful.model[first], given.model[first], rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(bold.model[first], given.model[first], rtol=1e-4, atol=1e-6)
