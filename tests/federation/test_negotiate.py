@@ -78,7 +78,7 @@ def test_what_departs_is_facts_arrays_and_sums(scans: Path) -> None:
     assert outgoing.info == SiteInfo(1, "south", 24, 8, 1, places.CLASSES)  # a fifth is held out
     assert set(outgoing.info.fields()) == {"client", "name", "samples", "protocol", "side", "channels", "classes"}
     assert set(outgoing.tensors) == {"model", "aux"}
-    assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt"}
+    assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "agreement"}
     assert outgoing.sums["weight"] == 24
     assert all(isinstance(value, float) for value in outgoing.sums.values())
 

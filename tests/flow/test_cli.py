@@ -60,7 +60,7 @@ MISTAKES = {
     "preset": (["run", "digit"], "'digits'"),
     "key": (["run", "--set", "noise.rato=0.4"], "'noise.ratio'"),
     "method key": (["run", "--set", "method.lambda_cent=1"], "'method.lambda_cen'"),
-    "method": (["run", "--method", "rolf"], "'rofl'"),
+    "method": (["run", "digits", "--method", "rolf"], "'rofl'"),
     "model": (["run", "--set", "model.name=cnn"], "'cnn9'"),
     "data set": (["run", "--set", "data.name=mnits"], "'mnist'"),
     "ratio": (["run", "--set", "noise.ratio=1.5"], "noise.ratio"),
@@ -157,7 +157,7 @@ def test_a_method_in_a_file_of_the_current_folder_is_trained_resumed_and_compare
     again = program("resume", summary["folder"], "--workers", "1", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["digest"] == summary["digest"]
-    wrong = program("run", "--method", "my_methods:Haved")
+    wrong = program("run", "digits", "--method", "my_methods:Haved")
     assert wrong.returncode == 2
     assert "my_methods:Haved" in wrong.stderr
     assert "Traceback" not in wrong.stderr
