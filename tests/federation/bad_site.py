@@ -48,11 +48,13 @@ def spoil(how: str) -> None:
     number, _, file = rest.partition(":")
     train = SiteClient.train
 
-    def spoilt(self: SiteClient, server_state: ServerState, index: int, state: Tensors) -> tuple[Update, Tensors]:
+    def spoilt(
+        self: SiteClient, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
+    ) -> tuple[Update, Tensors]:
         if kind == "pause" and index == int(number) and not Path(file).exists():
             Path(file).touch()
             time.sleep(600)
-        update, state = train(self, server_state, index, state)
+        update, state = train(self, server_state, index, state, cautious)
         return SPOILT[kind](update) if kind in SPOILT else update, state
 
     SiteClient.train = spoilt  # type: ignore[method-assign]

@@ -147,7 +147,9 @@ def test_lists_are_computed_again_byte_for_byte_and_nothing_else_changes(
     else:
         run = rofl.run(digits(kind, rounds=2), "run", workers=0).folder
     before = files(run)
-    assert any(name.startswith("states/") for name in before) == (kind in ("joint", "own"))  # their methods keep a state
+    assert any(name.startswith("states/") for name in before) == (
+        kind in ("joint", "own")
+    )  # their methods keep a state
     shutil.rmtree(run / "suspects")
     (run / "features.safetensors").unlink()
     audit(run)

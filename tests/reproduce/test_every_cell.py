@@ -81,7 +81,7 @@ def test_every_cell_builds(scale: Scale) -> None:
     assert len(built) == NUMBERS[scale]
     assert len({one.toml() for one in built}) == len(different) == EXPERIMENTS[scale]
     assert all(one.build_method() for one in different)
-    assert {one.method["name"] for one in built} == METHODS.keys()
+    assert {one.method["name"] for one in built} == METHODS.keys() - {"rofl-plus"}  # ours, not the paper's
     assert all(parse_experiment(one.model_dump()) == one for one in different)
 
 

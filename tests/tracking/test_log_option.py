@@ -36,7 +36,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def test_an_unknown_name_is_told_with_the_right_ones(rofl, tmp_path, capsys) -> None:
-    assert rofl("run", "--log", "tensorbord") == 2
+    assert rofl("run", "digits", "--log", "tensorbord") == 2
     assert "'tensorboard' (there are: mlflow, tensorboard)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_an_absent_package_is_told_before_training(name, command, rofl, tmp_path
             monkeypatch.setitem(sys.modules, module, None)
         elif not module.endswith((".follow", ".tracker", ".logged_values")):
             monkeypatch.delitem(sys.modules, module)
-    assert rofl(command, "--log", name) == 2
+    assert rofl(command, "digits", "--log", name) == 2
     assert f"pip install '.[{name}]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
