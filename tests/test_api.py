@@ -18,9 +18,38 @@ print(run.summary.digest)
 
 
 def test_the_public_names_are_these() -> None:
-    commands = {"audit_data", "audit_run", "check_data", "compare", "join", "reproduce_tables", "resume", "run"}
-    commands |= {"resume_serve", "serve", "write_report", "from_data", "preset"}
-    types = {"Experiment", "Interrupted", "RoundRecord", "Run", "RunSummary", "UserError"}
+    commands = {
+        "as_dataset",
+        "audit_data",
+        "audit_run",
+        "check_data",
+        "compare",
+        "join",
+        "reproduce_tables",
+        "resume",
+        "run",
+    }
+    commands |= {
+        "resume_serve",
+        "serve",
+        "write_report",
+        "evaluate",
+        "export_model",
+        "from_data",
+        "load",
+        "predict",
+        "preset",
+    }
+    types = {
+        "Experiment",
+        "FederatedClassifier",
+        "Interrupted",
+        "RoundRecord",
+        "Run",
+        "RunSummary",
+        "TrainedModel",
+        "UserError",
+    }
     assert set(rofl.__all__) == commands | types
     assert all(getattr(rofl, name).__doc__ for name in rofl.__all__)
     assert rofl.own is rofl.from_data  # as 0.1 called it

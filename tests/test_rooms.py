@@ -42,7 +42,9 @@ HOMES = {
     "rich": "cli/",
     "tensorboard": "tracking/",
     "mlflow": "tracking/",
+    "pydicom": "data/dicom.py",
     "opacus": "training/privacy_budget.py",
+    "onnxruntime": "training/saved_model/traced_export.py",
 }
 PUBLIC_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}
 FLOWER_INTERNAL = "federation/flower_internal/"  # for all other modules of flwr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rofl.config.presets import from_data, preset
     from rofl.config.schema import Experiment
+    from rofl.data.in_memory.load_object import as_dataset
     from rofl.data.user import check_user_data as check_data
     from rofl.errors import Interrupted, UserError
     from rofl.federation.coordinator import resume_serve, serve
@@ -15,25 +16,38 @@ if TYPE_CHECKING:
     from rofl.report import write_report
     from rofl.reproduce.run_tables import reproduce as reproduce_tables
     from rofl.training.compare_runs import compare
+    from rofl.training.estimator import FederatedClassifier
     from rofl.training.label_audit import audit_data, audit_run
     from rofl.training.records import RoundRecord, RunSummary
     from rofl.training.runner import Run, resume, run
+    from rofl.training.saved_model.evaluate_data import evaluate_data as evaluate
+    from rofl.training.saved_model.export_model import export_model
+    from rofl.training.saved_model.load_model import load_model as load
+    from rofl.training.saved_model.predict_data import predict_data as predict
+    from rofl.training.saved_model.trained_model import TrainedModel
 
 # public name -> module below rofl, and the name there. A function cannot have the name of a room (audit, report,
 # reproduce): importing the room would replace it.
 _PUBLIC = {
     "Experiment": ("config.schema", "Experiment"),
+    "FederatedClassifier": ("training.estimator", "FederatedClassifier"),
     "Interrupted": ("errors", "Interrupted"),
     "RoundRecord": ("training.records", "RoundRecord"),
     "Run": ("training.runner", "Run"),
     "RunSummary": ("training.records", "RunSummary"),
+    "TrainedModel": ("training.saved_model.trained_model", "TrainedModel"),
     "UserError": ("errors", "UserError"),
+    "as_dataset": ("data.in_memory.load_object", "as_dataset"),
     "audit_data": ("training.label_audit", "audit_data"),
     "audit_run": ("training.label_audit", "audit_run"),
     "check_data": ("data.user", "check_user_data"),
     "compare": ("training.compare_runs", "compare"),
+    "evaluate": ("training.saved_model.evaluate_data", "evaluate_data"),
+    "export_model": ("training.saved_model.export_model", "export_model"),
     "from_data": ("config.presets", "from_data"),
     "join": ("federation.site", "join"),
+    "load": ("training.saved_model.load_model", "load_model"),
+    "predict": ("training.saved_model.predict_data", "predict_data"),
     "preset": ("config.presets", "preset"),
     "reproduce_tables": ("reproduce.run_tables", "reproduce"),
     "resume": ("training.runner", "resume"),
@@ -46,17 +60,24 @@ _RENAMED = {"own": "from_data"}  # names of 0.1
 
 __all__ = [
     "Experiment",
+    "FederatedClassifier",
     "Interrupted",
     "RoundRecord",
     "Run",
     "RunSummary",
+    "TrainedModel",
     "UserError",
+    "as_dataset",
     "audit_data",
     "audit_run",
     "check_data",
     "compare",
+    "evaluate",
+    "export_model",
     "from_data",
     "join",
+    "load",
+    "predict",
     "preset",
     "reproduce_tables",
     "resume",

@@ -4,14 +4,15 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_LONGEST = 2000  # characters of a sentence
+
 
 class UserError(Exception):
     """A mistake in the input, in one sentence, with the next thing to try. Never shown with a traceback."""
 
     def __init__(self, sentence: str, hint: str = "") -> None:
-        self.sentence = sentence
-        self.hint = hint
-        super().__init__(f"{sentence} Try: {hint}" if hint else sentence)
+        self.sentence, self.hint = one_line(sentence), one_line(hint)
+        super().__init__(f"{self.sentence} Try: {self.hint}" if self.hint else self.sentence)
 
 
 class Interrupted(Exception):
@@ -20,6 +21,18 @@ class Interrupted(Exception):
     def __init__(self, index: int, folder: Path) -> None:
         self.index, self.folder = index, folder
         super().__init__(f"stopped after round {index}")
+
+
+def one_line(text: str) -> str:
+    r"""Return text that is safe to print: of bounded length, with control characters in Python's spelling.
+
+    Names of files, columns and classes come from elsewhere, and a terminal obeys some characters.
+
+    >>> one_line("cat\x1b[2J")
+    'cat\\x1b[2J'
+    """
+    shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shortened)
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> UserError:

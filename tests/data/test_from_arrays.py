@@ -10,7 +10,7 @@ import torch
 from rofl.config.schema import Experiment
 from rofl.data import Dataset
 from rofl.data.federated import load_federated
-from rofl.data.from_arrays import as_dataset
+from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.transforms import Identity
 from rofl.errors import UserError
 
@@ -123,7 +123,7 @@ def test_the_fingerprint_follows_the_content():
 
 
 MISTAKES = {
-    "floats": ((GREY / 255, LABELS), {}, "Images are float64.", "uint8"),
+    "scaled": ((GREY / 255 - 0.5, LABELS), {}, "Pixels lie between -0.5 and", "raw pixels"),
     "shape": ((PIXELS[:, :, :, :2], LABELS), {}, "Images have the shape (20, 9, 8, 2).", "(N, H, W)"),
     "one row": ((np.zeros(5), [0] * 5), {}, "Images have the shape (5,).", "(N, H, W)"),
     "none": ((GREY[:0], []), {}, "Images have the shape (0, 9, 8).", "(N, H, W)"),
@@ -159,6 +159,14 @@ def test_a_mistake_is_one_sentence(mistake):
     assert sentence in caught.value.sentence
     assert hint in caught.value.hint
     assert "\n" not in caught.value.sentence
+
+
+def test_numbers_from_0_to_1_and_16_bits_are_pixels_too():
+    bytes_ = Dataset.from_arrays(GREY, LABELS)
+    for form in (GREY / 255, GREY.astype(np.float32), GREY.astype(np.int64)):
+        assert torch.equal(Dataset.from_arrays(form, LABELS).train, bytes_.train)
+    deep = GREY.astype(np.uint16) * 16 + 7  # 12 bits, as scanners write them
+    assert torch.equal(Dataset.from_arrays(deep, LABELS).train, bytes_.train)
 
 
 # --- objects ---

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.data.partition import dirichlet, iid, shards
+from rofl.data.skewed_partition import bernoulli, quantity
 from rofl.errors import UserError
 
 WAYS = {
@@ -15,6 +16,8 @@ WAYS = {
     "three shards": partial(shards, per_client=3),
     "dirichlet": dirichlet,
     "flat dirichlet": partial(dirichlet, alpha=100.0),
+    "bernoulli": partial(bernoulli, probability=0.9, alpha=50.0),
+    "quantity": partial(quantity, alpha=0.5),
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 

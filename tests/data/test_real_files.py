@@ -48,7 +48,7 @@ def test_mnist_pixels_are_those_of_the_raw_files(digits):
 
 
 def test_mnist_files_have_the_checksums_a_download_is_held_to():
-    for remote in mnist._FILES.values():
+    for remote in mnist._MNIST.values():
         assert "md5:" + hashlib.md5((folder("mnist") / remote.name).read_bytes()).hexdigest() == remote.checksum
 
 

@@ -63,6 +63,7 @@ def test_the_layout_and_who_may_read_it(made: Path) -> None:
         *(f"server/{name}" for name in ("ca.crt", "server.pem", "server.key", "sites.toml")),
         *(f"sites/{site}/{name}" for site in ("north", "south.2") for name in ("ca.crt", "site.key", "site.pub")),
         *(f"sites/{site}/site.toml" for site in ("north", "south.2")),
+        *(f"server/certificates/{site}.pem" for site in ("north", "south.2")),
     }
     private = [made / "ca.key", made / "server/server.key", made / "sites/north/site.key"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in private} == {0o600}
@@ -125,6 +126,7 @@ def test_a_site_is_added_later(made: Path) -> None:
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed == {
         "server/sites.toml",
+        "server/certificates/east.pem",
         *(f"sites/east/{n}" for n in ("ca.crt", "site.key", "site.pub", "site.toml")),
     }
     assert [name for name, _ in ServerCredentials.read(made / "server").sites] == ["north", "south.2", "east"]
@@ -145,7 +147,24 @@ def test_a_certificate_that_will_soon_expire_is_renewed(made: Path, monkeypatch:
     monkeypatch.setattr("rofl.federation.issue_credentials._RENEWAL", timedelta(days=900))
     before = snapshot(made)
     make_credentials(made, ["north"], [])
-    assert {name for name, raw in snapshot(made).items() if raw != before[name]} == {"server/server.pem"}
+    assert {name for name, raw in snapshot(made).items() if raw != before[name]} == {
+        "server/server.pem",
+        *(f"server/certificates/{site}.pem" for site in ("north", "south.2")),
+    }
+
+
+def test_folders_of_0_1_get_the_certificates_of_their_sites(made: Path) -> None:
+    before = snapshot(made)
+    for path in (made / "server/certificates").iterdir():
+        path.unlink()
+    assert ServerCredentials.read(made / "server").certificates == {}
+    make_credentials(made, ["north"], [])
+    assert set(snapshot(made)) == set(before)
+    certificates = ServerCredentials.read(made / "server").certificates
+    for name, raw in certificates.items():
+        own = x509.load_pem_x509_certificate(raw)
+        own.verify_directly_issued_by(certificate(made / "server/ca.crt"))
+        assert own.subject.rfc4514_string() == f"CN={name}"
 
 
 def test_an_expired_certificate_is_told(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,11 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
-from rofl.federation.gateway import CALLS, REGISTRATION, Gateway
+from rofl.federation.gateway.admission import signed_headers as sign
+from rofl.federation.gateway.forwarding import CALLS, REGISTRATION
 from rofl.federation.issue_credentials import make_credentials
+from tests.federation.threaded_gateway import ThreadedGateway as Gateway
+from tests.federation.threaded_gateway import site_key
 
 
 def soon(what: Callable[[], bool], patience: float = 60) -> bool:
@@ -98,7 +101,8 @@ class SuperLink:
             self._process.wait()
 
     def gateway(self, hold: float = 0.3) -> Gateway:
-        return Gateway("127.0.0.1:0", self.address, (self.server.certificate, self.server.key), self.site.ca, hold)
+        tls = (self.server.certificate, self.server.key)
+        return Gateway("127.0.0.1:0", self.address, tls, self.site.ca, hold, keys=self.server.admitted)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +198,7 @@ def test_a_strangers_key_opens_nothing(superlink: SuperLink, gateway: Gateway) -
     keys = generate_key_pairs()
     public = public_key_to_bytes(keys[1])
     attempts: list[tuple[int, Callable[[FleetHttpClient], object]]] = [
-        (412, lambda fleet: fleet.ActivateNode(ActivateNodeRequest(public_key=public, heartbeat_interval=30))),
+        (401, lambda fleet: fleet.ActivateNode(ActivateNodeRequest(public_key=public, heartbeat_interval=30))),
         (404, lambda fleet: fleet.RegisterNode(RegisterNodeFleetRequest(public_key=public))),
         (401, lambda fleet: fleet.PullMessages(PullMessagesRequest(node=Node(node_id=7)))),
     ]
@@ -272,7 +276,8 @@ class StandIn(ThreadingHTTPServer):
 
     def gateway(self, hold: float = 0.3, largest: int = 2**31, tls: ServerCredentials | None = None) -> Gateway:
         chain = (tls.certificate, tls.key) if tls else None
-        return Gateway("127.0.0.1:0", f"127.0.0.1:{self.server_port}", chain, None, hold, largest)
+        keys = tls.admitted if tls else ()
+        return Gateway("127.0.0.1:0", f"127.0.0.1:{self.server_port}", chain, None, hold, largest, keys)
 
     def paths(self) -> list[str]:
         return [path for _, path, *_ in self.seen]
@@ -418,7 +423,8 @@ def test_only_sites_without_keys_register_themselves(stand_in: StandIn, made: Se
         for call in REGISTRATION:
             answer = client.post(f"https://127.0.0.1:{shut.port}/v1/fleet/{call}")
             assert (answer.status_code, answer.content, stand_in.seen) == (404, b"", [])
-        assert client.post(f"https://127.0.0.1:{shut.port}/v1/fleet/get-run").content == b"answered"
+        signed = sign(site_key(made))
+        assert client.post(f"https://127.0.0.1:{shut.port}/v1/fleet/get-run", headers=signed).content == b"answered"
         assert {post(open_, call).status_code for call in REGISTRATION} == {200}
 
 
@@ -478,7 +484,8 @@ def test_nothing_is_pulled_for_a_site_that_has_gone(stand_in: StandIn, made: Ser
             if tls:
                 trust = ssl.create_default_context(cafile=made.ca)
                 line = stack.enter_context(trust.wrap_socket(line, server_hostname="127.0.0.1"))
-            line.sendall(POST.format("pull-messages").encode())
+            signed = "".join(f"{name}: {value}\r\n" for name, value in sign(site_key(made)).items())
+            line.sendall(POST.format("pull-messages").replace("\r\n\r\n", f"\r\n{signed}\r\n").encode())
             assert soon(lambda: len(stand_in.seen) > 1)
         time.sleep(0.2)  # the hang-up arrives
         stand_in.answers = [MESSAGE]
@@ -502,7 +509,8 @@ def test_it_stops_soon_and_silently_even_while_a_pull_is_held(
     with stand_in.gateway(hold=20, tls=made if tls else None) as gateway, httpx.Client(verify=trust) as client:
         base = f"http{'s' * tls}://127.0.0.1:{gateway.port}/v1"
         assert client.get(f"{base}/rofl").json()["instance"] == gateway.instance  # and stays connected
-        pull = threading.Thread(target=lambda: answers.append(httpx.post(f"{base}/fleet/pull-messages", verify=trust)))
+        signed, where = sign(site_key(made)), f"{base}/fleet/pull-messages"
+        pull = threading.Thread(target=lambda: answers.append(httpx.post(where, verify=trust, headers=signed)))
         pull.start()
         assert soon(lambda: len(stand_in.seen) > 1)
         raw(gateway.port, "this is no request\r\n\r\n")

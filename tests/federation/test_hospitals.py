@@ -69,7 +69,7 @@ class Hospitals:
             self.running[machine].kill()
         if words[0] == "audit":
             self.come_to_the_end()
-        stays = words[0] in ("serve", "join") and not {"--init", "--dry-run"} & set(words)
+        stays = words[0] in ("serve", "join") and not {"--init", "--dry-run", "--init-policy"} & set(words)
         words = [word.replace("9443", str(self.port)).replace("rounds=30", f"rounds={ROUNDS}") for word in words]
         self._monkeypatch.setenv("ROFL_CACHE", str(self.place / machine / "cache"))
         person = self.people[machine].rofl(words[0], *words)

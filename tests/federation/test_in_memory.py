@@ -77,6 +77,23 @@ def test_every_method_gives_the_digest_of_a_local_run(method: str, tmp_path: Pat
     assert digest(server_state.model, server_state.aux) == local.digest
 
 
+@pytest.mark.parametrize("method", [*sorted(METHODS), FOREIGN])
+def test_with_fixed_point_every_method_gives_it_too_in_any_order(method: str, tmp_path: Path) -> None:
+    """Integers add up the same way whoever comes first: the cohort's order is turned round here."""
+    chosen = experiment(method, transport="fixed", rounds=2)
+    local = rofl.run(chosen, tmp_path / "run", workers=0).summary
+    federation = federation_of(chosen, grid_of())
+    server_state, updates = begin(chosen), []
+    for index in (1, 2):
+        plan = federation.driver.begin(server_state, index)
+        replies = dict(federation._send("train", plan.requests, plan.nodes))
+        updates.append(replies[plan.cohort[0]])
+        turned = replace(plan, cohort=plan.cohort[::-1])
+        server_state = federation.driver.aggregate(turned, replies).server_state
+    assert digest(server_state.model, server_state.aux) == local.digest
+    assert {name for update in updates for name in update["arrays"]} == {"int64"}
+
+
 def test_a_run_that_the_guard_changes_gives_the_digest_of_a_local_run(tmp_path: Path) -> None:
     changes = {"rounds": 8, "data__train": 300, "data__validation_share": 0.4, "cohort": 3, "guard": "act"}
     harm = {"model__name": "mlp", "model__width": 0.25, "method__batch": 20, "method__lambda_e": 5.0}
@@ -111,8 +128,9 @@ def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
     assert folder.read_checkpoint() is None
 
 
-def test_the_strategy_gives_it_too_by_flowers_own_loop(tmp_path: Path) -> None:
-    chosen = experiment("joint", method__start=1)
+@pytest.mark.parametrize("transport", ["full", "fixed"])
+def test_the_strategy_gives_it_too_by_flowers_own_loop(transport: str, tmp_path: Path) -> None:
+    chosen = experiment("joint", method__start=1, transport=transport)
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary
     strategy = MethodStrategy(
         chosen.build_method(), begin(chosen), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
@@ -131,7 +149,7 @@ def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_mod
     reports = federation.finish(
         server_state, ROUNDS, json.dumps([record.model_dump() for record in local.history]), classes=10
     )
-    assert sorted(reports) == list(range(CLIENTS))
+    assert sorted(reports.finished) == list(range(CLIENTS))
     assert RunDir(tmp_path / "site").read_summary().digest == local.summary.digest
     strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
     strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)

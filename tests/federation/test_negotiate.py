@@ -75,8 +75,11 @@ def test_the_settings_fit_the_sites_again_when_they_come_as_text() -> None:
 
 def test_what_departs_is_facts_arrays_and_sums(scans: Path) -> None:
     outgoing = preview(SiteConfig(client=1, name="south", data=scans))
-    assert outgoing.info == SiteInfo(1, "south", 24, 8, 1, places.CLASSES)  # a fifth is held out
-    assert set(outgoing.info.fields()) == {"client", "name", "samples", "protocol", "side", "channels", "classes"}
+    key = outgoing.info.mask_key
+    assert outgoing.info == SiteInfo(1, "south", 24, 8, 1, places.CLASSES, key)  # a fifth is held out
+    assert len(key) == 32
+    facts = {"client", "name", "samples", "protocol", "side", "channels", "classes", "mask key", "mask signature"}
+    assert set(outgoing.info.fields()) == facts
     assert set(outgoing.tensors) == {"model", "aux"}
     assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "agreement"}
     assert outgoing.sums["weight"] == 24

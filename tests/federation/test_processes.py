@@ -63,7 +63,7 @@ def test_sites_that_misbehave_are_left_out_with_the_reason(people: People, tmp_p
     address = f"127.0.0.1:{free_port()}"
     hows = ("", "nan", "shape", "key", "weight", "slow", "raise")
     settings = {**TINY, "clients": 7, "cohort": 7, "rounds": 1, "data.train": 350}
-    where = ("--insecure", "--address", address, "--timeout", "40", "--out", "run")
+    where = ("--insecure", "--no-masks", "--address", address, "--timeout", "40", "--out", "run")
     coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
     for client, how in enumerate(hows):
         people.rofl(f"site-{client}", "join", "--server", address, "--insecure", "--client", str(client), bad=how)
@@ -97,8 +97,8 @@ def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People)
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        ("old", "north uses protocol 1 and the coordinator protocol 2: update rofl at north."),
-        ("newer", "The coordinator uses protocol 2 and the site protocol 3: update rofl at the coordinator."),
+        ("old", "north uses protocol 1 and the coordinator protocol 3: update rofl at north."),
+        ("newer", "The coordinator uses protocol 3 and the site protocol 4: update rofl at the coordinator."),
     ],
 )
 def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, version: str, sentence: str) -> None:
@@ -119,29 +119,34 @@ def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, ve
 
 @pytest.mark.slow
 def test_the_example_package_goes_through_a_federation(people: People, tmp_path: Path) -> None:
-    """Its method, model and data set, by their modules; a site that lacks the package says so in one sentence."""
+    """Its method, model and data set; a site whose policy does not list them refuses, and one without it says so."""
     plugin = (ROOT / "examples" / "plugin" / "src",)
     address = f"127.0.0.1:{free_port()}"
     foreign = {
-        "data.name": "rofl_fedprox.stripes:load_stripes",
-        "model.name": "rofl_fedprox.perceptron:perceptron",
-        "method.mu": 0.1,
+        "data.name": "rofl_fednova.stripes:load_stripes",
+        "model.name": "rofl_fednova.perceptron:perceptron",
         **TINY,
         "rounds": 2,
     }
-    options = ("--preset", "digits", "--method", "rofl_fedprox.fedprox:FedProx", *sets(foreign))
+    options = ("--preset", "digits", "--method", "rofl_fednova.fednova:FedNova", *sets(foreign))
     where = ("--insecure", "--address", address, "--out", "run")
     coordinator = people.rofl("serve", "serve", *options, *where, path=plugin)
-    lacking = people.rofl("lacking", "join", "--server", address, "--insecure", "--name", "lacking")
-    lacking.wait_for("cannot be imported (No module named 'rofl_fedprox')")
+    strict = people.rofl("strict", "join", "--server", address, "--insecure", "--name", "strict", path=plugin)
+    strict.wait_for("The coordinator asks for the name rofl_fednova")
+    strict.kill()
+    names = ("fednova:FedNova", "perceptron:perceptron", "stripes:load_stripes")
+    (tmp_path / "policy.toml").write_text(f"plugins = {[f'rofl_fednova.{name}' for name in names]}")
+    allow = ("--server", address, "--insecure", "--policy", "policy.toml")
+    lacking = people.rofl("lacking", "join", *allow, "--name", "lacking")
+    lacking.wait_for("cannot be imported (No module named 'rofl_fednova')")
     lacking.kill()
     for client in (0, 1):
-        arguments = ("--server", address, "--insecure", "--client", str(client), "--name", f"site-{client}")
+        arguments = (*allow, "--client", str(client), "--name", f"site-{client}")
         people.rofl(f"site-{client}", "join", *arguments, "--out", f"site-{client}", path=plugin)
     assert coordinator.code() == 0, coordinator.said()
     local = people.rofl("local", "run", "digits", *options[2:], "--workers", "0", "--out", "local", path=plugin)
     assert local.code() == 0, local.said()
-    assert people.summary()["method"] == "rofl_fedprox.fedprox:FedProx"
+    assert people.summary()["method"] == "rofl_fednova.fednova:FedNova"
     assert [entry["dropped"] for entry in people.history()] == [{}] * 2
     assert people.summary()["digest"] == people.summary("local")["digest"]
     assert "Traceback" not in coordinator.said() + lacking.said()

@@ -18,6 +18,7 @@ from rofl.audit.suspect_list import SuspectRow
 from rofl.cli import main
 from rofl.cli.resolve import ExperimentOptions, resolve_experiment
 from rofl.data.federated import load_federated
+from rofl.data.spreadsheet import unescape_cell
 from rofl.training import label_audit
 from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
@@ -45,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _here(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")  # tables in one line
-    monkeypatch.setattr("rofl.report.write_report", lambda _, out, *__: out)  # the page has its own tests
+    monkeypatch.setattr("rofl.report.write_report", lambda _, out=None, *__: out)  # the page has its own tests
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def copied(run: Path, name: str = "run") -> Path:
 
 def table(path: Path | str) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return [{name: unescape_cell(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
 
 
 def listed(folder: Path | str) -> dict[str, SuspectRow]:
@@ -435,7 +436,7 @@ def test_decisions_about_other_labels_are_refused(learnt: Path, refused: Any) ->
     said = refused(run, "--decisions", good, "--decisions", bad, "--labels-out", "never.csv")
     assert "bad.csv names samples that are not in the training part: 1, the first is 'nobody'" in said
     said = refused(run, "--decisions", "absent.csv", "--labels-out", "never.csv")
-    assert "There is no file absent.csv. Try: the page of a run saves one" in said
+    assert "There is no file absent.csv. Try: the page's CSV, or what Label Studio" in said
     assert Path("run/decisions.csv").read_bytes() == Path("good.csv").read_bytes()
     assert not Path("never.csv").exists()
 
@@ -465,7 +466,12 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
     for name in (*CLIENTS, *CLASSES):
         assert name in out
     said = sorted(path.name for path in Path("deep/out").iterdir())
-    assert said == ["features.safetensors", "left_out.txt", "suspects"]
+    assert said == [
+        "audit.json",
+        "features.safetensors",
+        "left_out.txt",
+        "suspects",
+    ]  # and the page, which is not written here
 
 
 def test_a_folder_named_test_is_judged_too(learnt: Path, audit: Any) -> None:
@@ -634,6 +640,43 @@ def test_an_audit_is_of_a_run_or_of_new_data(arguments: list[str], first: Path, 
     assert "An audit is of a run, or of new data by a run's model. Try: rofl audit RUN, or" in refused(*arguments)
 
 
+# --- labelling tools; tests/audit/test_label_tools.py has each of them ---
+
+
+def test_suspects_go_to_a_tool_and_decisions_come_back(learnt: Path, audit: Any) -> None:
+    run = copied(learnt)
+    _, err = audit(run, "--export", "fiftyone", "--out", "for fiftyone")
+    suspects = [row for row in RunDir(run).read_suspects() if row.flagged]
+    assert f"{len(suspects)} samples for fiftyone: for fiftyone Next: fiftyone.Dataset.from_dir" in err
+    file = Path("for fiftyone/labels.json")
+    content = json.loads(file.read_text())
+    for label in content["labels"].values():
+        label["attributes"]["reviewed"] = True
+    file.write_text(json.dumps(content))
+    out, _ = audit(run, "--decisions", "for fiftyone", "--labels-out", "new.csv", "--decided-only")
+    assert f"by people: {len(suspects)} labels wrong, 0 right" in out
+    assert {row["sample"]: row["label"] for row in table("new.csv") if row["given"] != row["label"]} == {
+        row.sample: row.suggested for row in suspects
+    }
+    audit(run, "--export", "datalab")
+    assert Path("run/datalab/issues.csv").is_file()
+
+
+def test_suspects_of_new_data_go_beside_their_lists(learnt: Path, audit: Any) -> None:
+    write_photos(Path("new"), each=2)
+    audit("--model", learnt, "--data", "new", "--out", "out", "--export", "label-studio")
+    assert Path("out/label-studio/tasks.json").is_file()
+    assert Path("out/suspects").is_dir()
+
+
+def test_an_export_into_a_full_folder_is_refused_before_anything_is_computed(
+    learnt: Path, refused: Any, nothing_is_computed: None
+) -> None:
+    Path("out").mkdir()
+    Path("out/x").touch()
+    assert "out is in the way: it is not an empty folder." in refused(learnt, "--export", "cvat", "--out", "out")
+
+
 # --- JSON, and names ---
 
 
@@ -675,7 +718,7 @@ def test_corrected_labels_of_new_data_can_be_trained_with(learnt: Path, audit: A
     audit("--model", learnt, "--data", "new", "--out", "out", "--labels-out", "new.csv")
     federated = load_federated(rofl.from_data("new", data__labels=str(Path("new.csv").absolute())).split)
     with open("new.csv", newline="") as file:
-        told = {row["sample"]: row["label"] for row in csv.DictReader(file)}
+        told = {unescape_cell(row["sample"]): row["label"] for row in csv.DictReader(file)}
     assert len(told) > len(federated.labels)
     assert [federated.images.classes[label] for label in federated.labels.tolist()] == [
         told[name] for name in federated.images.ids

@@ -82,6 +82,43 @@ def test_commands_and_snippet_of_the_page_on_audits_run(tmp_path, monkeypatch) -
     exec(compile(snippet, "audit.md", "exec"), {})
 
 
+def test_the_snippet_of_the_page_on_the_estimator_runs(capsys) -> None:
+    (snippet,) = blocks("python", (ROOT / "docs" / "estimator.md").read_text())
+    exec(compile(snippet, "estimator.md", "exec"), {})
+    accuracy, issues, *_ = capsys.readouterr().out.splitlines()
+    assert float(accuracy) > 0.9
+    assert 40 <= int(issues.split()[0]) <= 70  # 50 are wrong
+
+
+def test_the_page_on_using_a_model_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
+    places.write_folder(tmp_path / "photos")
+    text = (ROOT / "docs" / "use-model.md").read_text()
+    shown = re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL)
+    assert {language for language, _ in shown} == {"bash", "python"}
+    for language, block in shown:
+        if language == "python":
+            exec(compile(block, "use-model.md", "exec"), {})
+            continue
+        for command in commands(f"```bash\n{block}```"):
+            words = shlex.split(command)[1:]
+            few = ["--set", "rounds=1", "--workers", "0"] if words[0] == "run" else []
+            done = CliRunner().invoke(app, [*words, *few])
+            assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+
+
+def test_commands_of_the_page_on_labelling_tools_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = commands((ROOT / "docs" / "label-tools.md").read_text())
+    assert len(found) == 4
+    runner = CliRunner()
+    assert runner.invoke(app, ["run", "digits", "--out", "runs/digits-rofl-1", *QUICK]).exit_code == 0
+    for command in found:
+        done = runner.invoke(app, [*shlex.split(command)[1:], "--workers", "0"])
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+
+
 def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = commands((ROOT / "docs" / "reproduce.md").read_text())

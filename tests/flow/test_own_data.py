@@ -380,7 +380,9 @@ def test_every_command_of_the_document_runs(photos: Path, tmp_path: Path, comman
 
 
 def test_the_snippet_of_the_document_runs(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (snippet,) = blocks("python")
+    snippet, on_a_frame = blocks("python")
+    exec(on_a_frame, {})
+    assert "['" in capsys.readouterr().out
     quick = snippet.replace("rounds=20)", "rounds=1, method__epochs=1)").replace("runs/mine", "runs/quick")
     assert quick != snippet
     exec(quick.replace("out=", "workers=0, out="), {})

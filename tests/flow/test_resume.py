@@ -18,6 +18,7 @@ from rofl.methods import METHODS
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
+from rofl.training.lock import exclusive
 from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
@@ -71,6 +72,8 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
         wait_for_lines(process, tmp_path / "run", 3)
         workers = children(process.pid)
         assert all(os.getpgid(worker) != process.pid for worker in workers)  # Ctrl-C is for the parent alone
+        with pytest.raises(UserError, match=r"^Another program is at work in .*/run\."):
+            rofl.resume(tmp_path / "run", workers=0)
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate()
     word, index, folder = said.split()
@@ -249,6 +252,56 @@ def test_a_last_line_without_its_end_of_line_counts(stopped: Path) -> None:
     path.write_text(path.read_text().rstrip("\n"))
     rofl.resume(stopped, workers=0)
     assert outcome(stopped) == undisturbed(tiny())
+
+
+def change_line(path: Path, number: int, change: Callable[[str], str]) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    lines[number - 1] = change(lines[number - 1])
+    path.write_text("".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "sentence"),
+    [
+        (1, lambda line: line.replace('"round"', '"rouns"', 1), "Line 1 of .* is damaged"),
+        (1, lambda line: "\0" * len(line) + "\n", "Line 1 of .* is damaged"),
+        (1, lambda line: "", "Line 1 of .* is about round 2"),
+        (2, lambda line: "", "has 1 rounds, and the checkpoint was written after 2"),
+        (2, lambda line: line[:30], "has 1 rounds, and the checkpoint was written after 2"),
+        (
+            2,
+            lambda line: line.replace('"accuracy":', '"accuracy":1', 1),
+            "was changed since the checkpoint was written",
+        ),
+    ],
+)
+def test_a_damaged_metrics_file_is_an_error_and_not_another_result(
+    stopped: Path, number: int, change: Callable[[str], str], sentence: str
+) -> None:
+    change_line(stopped / "metrics.jsonl", number, change)
+    before = (stopped / "metrics.jsonl").read_bytes()
+    with pytest.raises(UserError, match=sentence) as error:
+        rofl.resume(stopped, workers=0)
+    assert error.value.hint
+    assert (stopped / "metrics.jsonl").read_bytes() == before  # for whoever wants to mend it
+
+
+def test_a_summary_that_is_not_about_the_model_is_an_error(tmp_path: Path) -> None:
+    done = rofl.run(tiny(rounds=1), tmp_path / "run", workers=0)
+    other = rofl.run(tiny(rounds=1, seed=5), tmp_path / "other", workers=0)
+    (other.folder / "checkpoint.safetensors").rename(done.folder / "checkpoint.safetensors")
+    for look in (rofl.resume, rofl.audit_run):
+        with pytest.raises(UserError, match=r"is not the one that its summary\.json describes"):
+            look(done.folder, workers=0)
+
+
+def test_a_new_run_does_not_begin_where_another_one_begins(tmp_path: Path) -> None:
+    """Both found the folder empty; the one that comes second finds it locked."""
+    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is at work in"):
+        rofl.run(tiny(rounds=1), tmp_path / "run", workers=0)
+    assert rofl.run(tiny(rounds=1), tmp_path / "run", workers=0).folder.is_dir()
+    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is at work in"):
+        rofl.audit_run(tmp_path / "run", workers=0)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 200, -1])

@@ -5,47 +5,15 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from rofl.core.tensors import Tensors, check_like, digest
-from rofl.methods import Method, RoundContext, ServerState, Update
+from rofl.core.tensors import check_like, digest
+from rofl.methods import METHODS, Method, RoundContext, ServerState, Update
 from rofl.methods.base import wire_bytes
-from rofl.methods.postprocessors import Bfloat16, GaussianDP, Postprocessor, ServerStep
+from rofl.methods.postprocessors import Bfloat16, FixedPoint, GaussianDP, Postprocessor, ServerStep
 from rofl.methods.processed import ProcessedMethod, with_postprocessors
 from tests.methods import toy
 
 CLIENTS = list(toy.clients().values())
 CTX = RoundContext(1, toy.SEED)
-
-
-@dataclass(frozen=True)
-class FixedPoint(Postprocessor):
-    """Updates as whole multiples of 2^-bits, modulo 2^64: what secure aggregation adds."""
-
-    bits: int
-
-    def zero_update(self, zero: Update, server_state: ServerState) -> Update:
-        return self._encode(zero)
-
-    def client_update(
-        self, update: Update, server_state: ServerState, ctx: RoundContext, server_step: ServerStep
-    ) -> Update:
-        return self._encode(update)
-
-    def server_update(
-        self, server_state: ServerState, total: Update, ctx: RoundContext, server_step: ServerStep
-    ) -> ServerState:
-        decoded = replace(total, model=self._floats(total.model), aux=self._floats(total.aux))
-        return server_step(server_state, decoded, ctx)
-
-    def _encode(self, update: Update) -> Update:
-        model, aux = ({n: (v.double() * 2**self.bits).round().long() for n, v in t.items()} for t in _tensors(update))
-        return replace(update, model=model, aux=aux)
-
-    def _floats(self, tensors: Tensors) -> Tensors:
-        return {name: (value.double() / 2**self.bits).float() for name, value in tensors.items()}
-
-
-def _tensors(update: Update) -> tuple[Tensors, Tensors]:
-    return update.model, update.aux
 
 
 @dataclass(frozen=True)
@@ -86,12 +54,12 @@ def test_no_postprocessors_leave_the_method_itself() -> None:
     [(), (GaussianDP(clip=0.5, noise=0.5, cohort=5),), (Bfloat16(),)],
     ids=["alone", "after privacy", "after rounding"],
 )
-@pytest.mark.parametrize("name", ["plain", "coteaching", "rofl"])
+@pytest.mark.parametrize("name", METHODS)
 def test_a_fixed_point_encoding_fits_and_adds_exactly_in_any_order(
     name: str, before: tuple[Postprocessor, ...]
 ) -> None:
     method = with_postprocessors(toy.build(name), before)
-    encoded = ProcessedMethod(toy.build(name), (*before, FixedPoint(bits=20)))
+    encoded = ProcessedMethod(toy.build(name), (*before, FixedPoint(cohort=len(CLIENTS))))
     server_state = encoded.init(toy.network())
     zero = encoded.zero_update(server_state)
     updates = [toy.train(encoded, server_state, data, 1, client) for client, data in enumerate(CLIENTS)]
@@ -99,12 +67,27 @@ def test_a_fixed_point_encoding_fits_and_adds_exactly_in_any_order(
     for update in updates:
         assert check_like(update.model, zero.model) is check_like(update.aux, zero.aux) is None
     forward, backward = sum(updates, start=zero), sum(reversed(updates), start=zero)
-    assert digest(forward.model, forward.aux) == digest(backward.model, backward.aux)
+    assert toy.bits(forward) == toy.bits(backward)  # the weight and the metrics among them
     plain = [toy.train(method, server_state, data, 1, client) for client, data in enumerate(CLIENTS)]
-    expected = method.server_update(server_state, sum(plain, start=method.zero_update(server_state)), CTX)
+    total = sum(plain, start=method.zero_update(server_state))
+    expected = method.server_update(server_state, total, CTX)
     found = encoded.server_update(server_state, forward, CTX)
-    torch.testing.assert_close(found.model, expected.model, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.aux, expected.aux, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.model, expected.model, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.aux, expected.aux, rtol=1e-5, atol=1e-6)
+    assert forward.weight == total.weight
+    assert forward.metrics == pytest.approx(dict(total.metrics), abs=1e-4)
+    assert all(forward.metrics[count] == total.metrics[count] for count in ("samples",) if count in total.metrics)
+
+
+def test_an_update_that_cannot_be_fixed_point_is_an_error_that_names_the_tensor() -> None:
+    method = toy.build("plain")
+    server_state = method.init(toy.network())
+    update = toy.train(method, server_state, CLIENTS[0], 1)
+    fixed, name = FixedPoint(cohort=2), next(iter(update.model))
+    for value, problem in ((float("nan"), "is not finite"), (1e36, "has a value above")):
+        spoilt = replace(update, model={**update.model, name: update.model[name] * 0 + value})
+        with pytest.raises(ValueError, match=f"{name!r} {problem}"):
+            fixed.client_update(spoilt, server_state, CTX, method.server_update)
 
 
 def test_bytes_on_the_wire_are_those_of_the_last_form() -> None:

@@ -43,8 +43,9 @@ def test_the_width_sets_the_feature_size(name, width, size):
 
 
 @each_model
-def test_the_narrowest_network_has_one_feature_and_resnet_as_few_as_torch_bears(name):
-    assert build(name, (1, 8, 8), 10, 1e-6, seed=0).feature_size == (4 if name == "resnet50" else 1)
+def test_the_narrowest_network_has_as_few_features_as_possible(name):
+    least = {"resnet50": 4, "text": 2}  # as torch bears; a filter and an embedding
+    assert build(name, (1, 8, 8), 10, 1e-6, seed=0).feature_size == least.get(name, 1)
 
 
 @each_model
@@ -115,4 +116,4 @@ def test_the_memory_layout_of_the_input_does_not_matter(name):
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UserError, match="There is no model 'cnn'") as caught:
         build("cnn", (1, 8, 8), 10, 1.0, seed=0)
-    assert caught.value.hint == "'cnn9' (there are: cnn9, mlp, resnet50, small)"
+    assert caught.value.hint == "'cnn9' (there are: cnn9, mlp, resnet50, small, text)"

@@ -3,7 +3,7 @@
 import csv
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,13 +77,22 @@ class Visit:
 
 
 @contextmanager
-def visit(opened: Any, path: Path, before: str = "", **options: Any) -> Iterator[Visit]:
+def visit(
+    opened: Any,
+    path: Path,
+    before: str = "",
+    may_load: Callable[[str], bool] = lambda url: False,
+    quiet: bool = True,
+    **options: Any,
+) -> Iterator[Visit]:
     """Open a page by itself; at the end nothing may have been loaded or complained about.
 
     Args:
         opened: the browser.
         path: the page.
         before: a script to run before the page's own.
+        may_load: whether an address may be loaded all the same.
+        quiet: whether nothing may be complained about.
         options: of playwright's contexts: viewport, color_scheme, ...
     """
     context = opened.new_context(offline=True, **options)
@@ -98,8 +107,9 @@ def visit(opened: Any, path: Path, before: str = "", **options: Any) -> Iterator
             found.page.add_init_script(before)
         found.page.goto(path.as_uri())
         yield found
-        loaded = [url for url in found.requests if not url.startswith(("data:", "blob:"))]
+        loaded = [url for url in found.requests if not url.startswith(("data:", "blob:")) and not may_load(url)]
         assert set(loaded) == {path.as_uri()}
-        assert found.complaints == []
+        assert all(url.startswith(("file:", "data:", "blob:")) for url in found.requests)
+        assert found.complaints == [] or not quiet
     finally:
         context.close()

@@ -20,6 +20,7 @@ from rofl.data import Dataset
 from rofl.data.federated import FederatedDataset
 from rofl.data.transforms import Transform
 from rofl.data.user.names import safe_names
+from rofl.report.large_pictures import ImageMode
 from rofl.training.records import FORMAT, NoiseRecord, RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
@@ -34,13 +35,15 @@ class Made:
     folder: Path
     federated: FederatedDataset
 
-    def write(self, out: Path | None = None, charts: bool = True, **view: Any) -> Path:
+    def write(
+        self, out: Path | None = None, charts: bool = True, images: ImageMode = "thumbnails", **view: Any
+    ) -> Path:
         """Its page, quickly; without charts, a browser opens it ten times as fast."""
         with pytest.MonkeyPatch.context() as patch, quick_plane():
-            patch.setattr("rofl.report.page.load_federated", lambda *_: self.federated)
+            patch.setattr("rofl.report.visible_suspects.load_federated", lambda *_: self.federated)
             if not charts:
                 patch.setattr("rofl.report.environment.plotly_source", lambda: "const Plotly = {newPlot() {}};")
-            return report.write_report([self.folder], out, audience=report.Audience(**view))
+            return report.write_report([self.folder], out, audience=report.Audience(**view), images=images)
 
 
 def make(

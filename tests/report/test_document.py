@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import rofl
 from rofl.cli import main
+from tests.data.user import places
 from tests.report.browser import DECISIONS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
@@ -16,12 +18,15 @@ TEXT = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
 def test_its_commands_run(copied, tmp_path, monkeypatch):
     copied("rofl", to="runs/digits-rofl-1")
     copied("plain", to="runs/digits-plain-1")
+    places.write_folder(tmp_path / "photos")
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    rofl.run(rofl.from_data("photos", rounds=1, model__name="mlp"), "runs/photos", workers=0)
     lines = [
         line.split("#")[0] for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()
     ]
     reports = [shlex.split(line) for line in lines if line.startswith("rofl report")]
-    assert len(reports) == 4
+    assert len(reports) == 6
     for words in reports:
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as stop:
@@ -37,7 +42,11 @@ def test_its_python_runs(copied, tmp_path, monkeypatch):
     (snippet,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     exec(snippet, {})
     pages = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
-    assert pages == {*(f"runs/digits-rofl-1/{name}.html" for name in ("report", "report-3")), "server.html"}
+    assert pages == {
+        *(f"runs/digits-rofl-1/{name}.html" for name in ("report", "report-3")),
+        "server.html",
+        "large.html",
+    }
 
 
 def test_its_columns_are_those_of_the_file():

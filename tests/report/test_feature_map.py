@@ -22,10 +22,17 @@ def drawn(tmp_path):
 
 def test_samples_by_label_suspects_as_crosses_centroids_by_name(drawn):
     html, drawing = drawn()
-    *samples, centroids = drawing["data"]
+    samples, keys, (centroids, suspect) = drawing["data"][:3], drawing["data"][3:6], drawing["data"][6:]
+    assert (suspect["name"], suspect["marker"]["symbol"], suspect["x"]) == ("suspect", "x", [None])
+    assert [(key["name"], key["marker"]["symbol"]) for key in keys] == [
+        (name, "circle") for name in ("cat", "dog", "ox")
+    ]
+    assert [key["marker"]["color"] for key in keys] == [trace["marker"]["color"] for trace in samples]
+    assert drawing["layout"]["showlegend"]
     assert [trace["name"] for trace in samples] == ["cat", "dog", "ox"]
     assert len({trace["marker"]["color"] for trace in samples}) == 3
     assert sum(len(trace["x"]) for trace in samples) == 90
+    assert {row for trace in samples for row in trace["customdata"]} <= set(range(180))
     symbols = [symbol for trace in samples for symbol in trace["marker"]["symbol"]]
     assert set(symbols) == {"circle", "x"}
     assert centroids["text"] == ["cat", "dog", "ox"]
@@ -37,7 +44,7 @@ def test_samples_by_label_suspects_as_crosses_centroids_by_name(drawn):
 
 def test_many_classes_are_not_told_apart_by_colour(drawn):
     html, drawing = drawn(classes=[f"kind {number}" for number in range(30)])
-    assert [trace["name"] for trace in drawing["data"]] == ["label not flagged", "suspects", "centroids"]
+    assert [trace["name"] for trace in drawing["data"]] == ["label not flagged", "suspects", "centroid of a class"]
     assert drawing["data"][2]["mode"] == "markers"
     assert "Colour is" not in html
 

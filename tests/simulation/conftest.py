@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rofl.simulation.client import single_thread
+from rofl.core.threads import single_thread
 
 ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:

@@ -11,7 +11,7 @@ import pytest
 import rofl
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = ["model.name=perceptron", "data.name=stripes", "method.mu=0.1", "clients=4", "cohort=3", "rounds=2"]
+SETTINGS = ["model.name=perceptron", "data.name=stripes", "clients=4", "cohort=3", "rounds=2"]
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,11 @@ def digest(folder: Path) -> str:
 @pytest.mark.slow
 def test_the_installed_package_runs_through_workers_and_resume(environment: dict[str, str], tmp_path: Path) -> None:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    run = ["run", "digits", "--method", "fedprox", *settings]
+    run = ["run", "digits", "--method", "fednova", *settings]
     done = command(environment, *run, "--workers", "2", "--out", str(tmp_path / "apart"))
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "apart" / "summary.json").read_text())
-    assert (summary["method"], summary["dropped"]) == ("fedprox", 0)
+    assert (summary["method"], summary["dropped"]) == ("fednova", 0)
     here = command(environment, *run, "--workers", "0", "--out", str(tmp_path / "here"))
     assert here.returncode == 0, here.stderr
     assert digest(tmp_path / "here") == digest(tmp_path / "apart")
@@ -55,5 +55,5 @@ def test_the_installed_package_runs_through_workers_and_resume(environment: dict
 
 
 def test_without_the_package_its_names_are_unknown() -> None:
-    with pytest.raises(rofl.UserError, match="fedprox"):
-        rofl.preset("digits", method="fedprox")
+    with pytest.raises(rofl.UserError, match="fednova"):
+        rofl.preset("digits", method="fednova")

@@ -61,7 +61,8 @@ def test_the_files_are_these_and_no_others(done: rofl.Run) -> None:
     found = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if path.is_file()}
     suspects = {f"suspects/{client}.csv" for client in range(CLIENTS)}
     files = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "summary.json", "features.safetensors"}
-    assert found == {*files, *suspects}
+    issues = {f"issues/{issue.client}.csv" for issue in RunDir(done.folder).read_issues()}
+    assert found == {*files, *suspects, *issues, "model.json", "evaluation.json", ".lock"}
 
 
 def test_config_toml_is_complete_and_runs_again_to_the_same_digest(done: rofl.Run, tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ def test_an_atomic_write_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(UserError, match=r"cannot be written \(no space"):
             atomic.atomic_write(path, "new" * 1000)
     assert path.read_text() == "old"
     atomic.atomic_write(path, b"new")

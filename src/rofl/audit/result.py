@@ -1,6 +1,6 @@
 """The audit of a federated data set: a list of suspects for each client, and the figures of summary.json."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,8 +8,10 @@ from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
 from rofl.audit.noise_estimation import noise_ratio, transition, transition_counts
+from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import Suspects, centroid_disagrees, find_suspects
+from rofl.core.classification import class_probabilities
 from rofl.core.rng import generator
 from rofl.data.federated import FederatedDataset
 
@@ -23,6 +25,16 @@ class Features:
     rows: Tensor  # (m,) numbers in the training set
     features: Tensor  # (m, d)
     centroids: Tensor | None  # (K, d); None where the method has none
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether shapes and types are those above, and all numbers are finite; a file may hold others."""
+        rows, features, centroids = self.rows, self.features, self.centroids
+        if rows.dtype != torch.int64 or features.dtype != torch.float32 or (rows.dim(), features.dim()) != (1, 2):
+            return False
+        if len(rows) != len(features) or bool((rows < 0).any()) or not bool(torch.isfinite(features).all()):
+            return False
+        return centroids is None or (centroids.dim() == 2 and centroids.shape[1] == features.shape[1])
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,7 @@ class AuditResult:
     suspects: Suspects
     untrusted: Tensor  # (N,) labels that the method itself does not trust: Eq. 7's mask is 0
     features: Features
+    issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers, whatever their labels are
 
     def metrics(self) -> AuditMetrics:
         """Return the figures for summary.json; those that need the truth are None where it is not known."""
@@ -109,9 +122,7 @@ def audit_labels(
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
     """
-    # where logits overflow, all classes count as equally probable
-    probabilities = logits.double().softmax(dim=1).nan_to_num(1 / logits.shape[1])
-    suspects = find_suspects(federated.labels, probabilities)
+    suspects = find_suspects(federated.labels, class_probabilities(logits))
     if centroids is None:
         untrusted = logits.argmax(dim=1) != federated.labels
     else:
@@ -119,7 +130,8 @@ def audit_labels(
     assigned = torch.cat([rows for _, rows in federated.client_views]).sort().values  # samples that a client has
     shuffled = assigned[torch.randperm(len(assigned), generator=generator(federated.spec.seed, "picture"))]
     kept = shuffled[:_KEPT_FEATURES]
-    return AuditResult(federated, suspects, untrusted, Features(kept, features[kept].clone(), centroids))
+    kept_features = Features(kept, features[kept].clone(), centroids)
+    return AuditResult(federated, suspects, untrusted, kept_features, find_issues(federated, features))
 
 
 def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQuality:

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rofl.data.atomic import atomic_write
+from rofl.data.regular_file import open_regular
+from rofl.data.spreadsheet import escape_cell, unescape_cell
 from rofl.errors import UserError
 
 _COLUMNS = ("sample", "given", "suggested", "score", "flagged")
+_MAX_ROW = 2**53
 _NAME_COLUMNS = ("row", "client")  # only where samples have names: else the name is the number
 
 
@@ -41,8 +44,9 @@ def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*_COLUMNS, *(_NAME_COLUMNS if named else ())])
     for each in rows:
-        cells = [each.sample, each.given, each.suggested, f"{each.score:.6f}", "yes" if each.flagged else "no"]
-        writer.writerow([*cells, *((each.row, each.client) if named else ())])
+        names = [escape_cell(text) for text in (each.sample, each.given, each.suggested)]
+        cells = [*names, f"{each.score:.6f}", "yes" if each.flagged else "no"]
+        writer.writerow([*cells, *((each.row, escape_cell(each.client)) if named else ())])
     atomic_write(path, text.getvalue())
 
 
@@ -55,9 +59,10 @@ def read_suspects(path: Path) -> list[SuspectRow]:
         UserError: the file is not a list of suspects.
     """
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            return [_parse(line, path.stem) for line in csv.DictReader(file)]
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        with open_regular(path, follow=False) as file:
+            lines = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+            return [_parse(line, path.stem) for line in lines]
+    except (OSError, csv.Error, KeyError, ValueError) as error:
         raise UserError(
             f"{path} is not a list of suspects ({error}).", "rofl audit RUN, which writes it anew"
         ) from error
@@ -69,12 +74,17 @@ def sort_suspects(rows: Iterable[SuspectRow]) -> list[SuspectRow]:
 
 
 def _parse(line: dict[str, str], client: str) -> SuspectRow:
+    if None in line or None in line.values():  # as DictReader says that there are more or fewer cells than columns
+        raise ValueError(f"a row has not {len(line)} cells")
+    score, row = float(line["score"]), int(line["row"] if "row" in line else line["sample"])
+    if not 0 <= score <= 1 or not 0 <= row < _MAX_ROW or line["flagged"] not in ("yes", "no"):
+        raise ValueError("a row has an impossible number")
     return SuspectRow(
-        row=int(line["row"] if "row" in line else line["sample"]),
-        client=line.get("client", client),
-        sample=line["sample"],
-        given=line["given"],
-        suggested=line["suggested"],
-        score=float(line["score"]),
+        row=row,
+        client=unescape_cell(line.get("client", client)),
+        sample=unescape_cell(line["sample"]),
+        given=unescape_cell(line["given"]),
+        suggested=unescape_cell(line["suggested"]),
+        score=score,
         flagged=line["flagged"] == "yes",
     )

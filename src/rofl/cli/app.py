@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Your data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+federation_app = typer.Typer(help="Federations.", no_args_is_help=True)
+app.add_typer(federation_app, name="federation")
 stderr = Console(stderr=True)
 stdout = Console()
 

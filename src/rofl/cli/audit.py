@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,13 +10,20 @@ from rofl.cli.app import app, print_json, print_message, stdout
 from rofl.cli.options import DataDir, Json, Workers
 from rofl.errors import UserError
 
-RunFolder = Annotated[Path | None, typer.Argument(metavar="[RUN]", help="the folder of a finished run")]
+RunFolder = Annotated[
+    Path | None, typer.Argument(metavar="[RUN]", help="the folder of a finished run, or of an earlier audit")
+]
 ModelRun = Annotated[Path | None, typer.Option("--model", metavar="RUN", help="audit --data with this run's model")]
 NewData = Annotated[
     Path | None, typer.Option("--data", metavar="PATH", help="new data; docs/own-data.md has the forms")
 ]
 Decisions = Annotated[
-    list[Path] | None, typer.Option("--decisions", metavar="CSV", help="saved from the page; may be given again")
+    list[Path] | None,
+    typer.Option("--decisions", metavar="PATH", help="saved from the page or exported by a tool; may be given again"),
+]
+ToolName = Literal["label-studio", "cvat", "fiftyone", "datalab"]  # as rofl.audit.label_tools.Tool, which imports torch
+ExportTo = Annotated[
+    ToolName | None, typer.Option("--export", metavar="TOOL", help="label-studio, cvat, fiftyone or datalab")
 ]
 LabelsOut = Annotated[
     Path | None, typer.Option("--labels-out", metavar="CSV", help="write corrected labels, for rofl run --labels")
@@ -24,7 +31,7 @@ LabelsOut = Annotated[
 DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="correct only what people decided")]
 Show = Annotated[int, typer.Option("--show", min=0, help="number of suspects to list")]
 AuditOut = Annotated[
-    Path | None, typer.Option("--out", help="folder of new data's lists; a new one in runs/ where absent")
+    Path | None, typer.Option("--out", help="folder of --export, or of new data's lists; a new one where absent")
 ]
 
 
@@ -35,6 +42,7 @@ def audit_command(
     data: NewData = None,
     out: AuditOut = None,
     decisions: Decisions = None,
+    export: ExportTo = None,
     labels_out: LabelsOut = None,
     decided_only: DecidedOnly = False,
     show: Show = 10,
@@ -42,17 +50,25 @@ def audit_command(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Audit a run's labels again, or those of new data: lists of suspects, and labels to train with again."""
-    _check_options(run, model, data, out)
+    """Audit a run's labels again, or those of new data: lists of suspects, and labels to train with again.
+
+    --export writes the suspects for people who label with Label Studio, CVAT or FiftyOne, or for cleanlab's Datalab;
+    --decisions reads what they exported there.
+    """
+    _check_options(run, model, data, out if export is None else None)
     _check_labels_out(labels_out, decided_only)
-    from rofl.cli.audit_tables import audit_lines, clients_table, count_decisions, suspects_table
+    if export is not None and run is not None:
+        _check_export(run, export, out)
+    from rofl.cli.audit_tables import audit_lines, clients_table, count_decisions, export_lines, suspects_table
     from rofl.cli.progress import decoding_bar
     from rofl.cli.resolve import decode_user_images
+    from rofl.report import write_report
     from rofl.training import label_audit
     from rofl.training.run_dir import RunDir
 
     if run is not None:
-        decode_user_images(RunDir(run).read_experiment())
+        if RunDir(run).read_audit_record() is None:
+            decode_user_images(RunDir(run).read_experiment())
         folder, result = run, label_audit.audit_run(run, workers=workers, data_dir=data_dir)
     else:
         assert model is not None
@@ -60,7 +76,12 @@ def audit_command(
         folder = out or label_audit.next_audit_dir(data)
         with decoding_bar() as progress:
             result = label_audit.audit_data(model, data, folder, workers=workers, data_dir=data_dir, progress=progress)
+        write_report([folder])
     decided = label_audit.merge_decisions(folder, decisions or [], result.federated)
+    if export is not None:
+        written = label_audit.export_audit(folder, result, export, out if run is not None else None)
+        for line in export_lines(export, written):
+            print_message(line)
     if labels_out is not None:
         labels = label_audit.corrected_labels(result, decided, decided_only)
         label_audit.write_corrected_labels(labels_out, result.federated, labels, data_dir)
@@ -75,6 +96,8 @@ def audit_command(
     if show:
         stdout.print(suspects_table(RunDir(folder).read_suspects()[:show]))
     print_message(f"Each client's own list: {folder / 'suspects'}")
+    if model is not None:
+        print_message(f"The page: {folder / 'report.html'}")
 
 
 def _check_options(run: Path | None, model: Path | None, data: Path | None, out: Path | None) -> None:
@@ -85,6 +108,13 @@ def _check_options(run: Path | None, model: Path | None, data: Path | None, out:
         )
     if out is not None and run is not None:
         raise UserError("--out is for the lists of new data; those of a run stay in its folder.", "leave it out")
+
+
+def _check_export(run: Path, tool: ToolName, out: Path | None) -> None:
+    """Refuse a folder that an export cannot be written into, before the audit takes its time."""
+    from rofl.audit.label_tools.export_suspects import check_export
+
+    check_export(out or run / tool)
 
 
 def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:

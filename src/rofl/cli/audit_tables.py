@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from rofl.audit.label_tools import Tool
+from rofl.audit.label_tools.export_suspects import Export
 from rofl.audit.result import AuditResult
 from rofl.audit.suspect_list import SuspectRow
 from rofl.cli.tables import share_text
 from rofl.data.label_csv import Decision
+from rofl.data.user.names import plural
 
 _CLIENTS = 20  # that are listed; --json has all
 
@@ -49,6 +52,20 @@ def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
         counts = count_decisions(decided)
         lines.append(f"by people: {counts['wrong']} labels wrong, {counts['right']} right")
     return lines
+
+
+def export_lines(tool: Tool, written: Export) -> list[str]:
+    """Return what was written for a labelling tool, and what to do with it."""
+    folder, samples = written.path.parent, plural(written.samples, "sample")
+    steps = {
+        "label-studio": f"let Label Studio serve local files below {folder.absolute().parent}, "
+        "paste interface.xml into the project's labelling interface, and import tasks.json",
+        "cvat": "make a task with the labels of cvat-labels.json and the pictures in images, "
+        "and upload annotations.xml as CVAT 1.1",
+        "fiftyone": "fiftyone.Dataset.from_dir(PATH, fiftyone.types.FiftyOneImageClassificationDataset)",
+        "datalab": "the tables of Datalab.get_issues() and get_issue_summary(); fill in corrected_label",
+    }
+    return [f"{samples} for {tool}: {written.path}", f"Next: {steps[tool]}. Details: docs/label-tools.md"]
 
 
 def suspects_table(suspects: Sequence[SuspectRow]) -> Table:

@@ -1,6 +1,8 @@
 """`rofl join`: take part in a run with this site's data."""
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,7 @@ from rofl.cli.options import Data, DataDir, Insecure, Json, Out, Test, check_flo
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
+    from rofl.federation.agreement import Agreement
     from rofl.federation.site import OutgoingData
 
 
@@ -27,6 +30,13 @@ def join_command(
     client: Annotated[int, typer.Option(min=0, help="with --insecure: this site's number, counted from 0")] = 0,
     name: Annotated[str, typer.Option(help="with --insecure: this site's name")] = "",
     out: Out = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="this site's policy; else beside credentials")
+    ] = None,
+    init_policy: Annotated[
+        bool, typer.Option("--init-policy", help="write a policy with the defaults and comments, and stop")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="take part without asking, if the policy allows it")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would leave this site, and stop")] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -36,24 +46,49 @@ def join_command(
     Without --data the site takes its part of the coordinator's data set: a rehearsal.
     """
     check_flower()
+    from rofl.federation import site
+
+    config = site.SiteConfig(credentials, client, name, data, test, out, data_dir, policy)
+    if init_policy:
+        _write_policy(site.policy_path(config))
+        return
     if insecure == (credentials is not None):
         raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.progress import decoding_bar
     from rofl.cli.tables import print_run
-    from rofl.federation import site
     from rofl.report import write_report
 
-    config = site.SiteConfig(credentials, client, name, data, test, out, data_dir)
     with decoding_bar() as progress:
         if dry_run:
             _print_outgoing(site.preview(config, on_progress=progress))
             return
-        finished = site.join(server, config, on_message=print_message, on_progress=progress)
+        ask = sys.stdin.isatty() and not yes
+        finished = site.join(
+            server, config, on_message=print_message, on_progress=progress, consent=partial(_consent, ask)
+        )
     page = write_report([finished.folder], finished.folder / "report.html", data_dir)
     print_message(f"This site's suspects: {finished.folder / 'suspects'}")
     print_message(f"This site's page: {page}")
     if as_json:
         print_run(finished, as_json)
+
+
+def _write_policy(path: Path | None) -> None:
+    """Write a policy with the defaults."""
+    from rofl.federation.site_policy import write_policy
+
+    if path is None:
+        raise UserError("It is not said where the policy is to be.", "--policy FILE, or --credentials DIR")
+    write_policy(path)
+    print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will follow it.")
+
+
+def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:
+    """Print what the coordinator proposes, and return whether to take part; without a terminal the policy decides."""
+    print_message("The coordinator proposes, and this site's policy allows:")
+    for line in agreement.lines(masked):
+        print_message(f"  {line}")
+    return not ask or typer.confirm("Take part?", err=True)
 
 
 def _print_outgoing(outgoing: "OutgoingData") -> None:

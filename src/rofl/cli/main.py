@@ -1,6 +1,8 @@
 """The entry point: all commands together, and how errors end."""
 
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,8 +13,12 @@ from rofl.cli import (
     data_check,
     datasets,
     demo,
+    evaluate,
+    export,
+    federation_log,
     join,
     methods,
+    predict,
     presets,
     report,
     reproduce,
@@ -25,7 +31,23 @@ from rofl.cli.app import app, print_message, stderr, stdout
 from rofl.errors import Interrupted, UserError
 
 # The commands add themselves to `app` when their modules are imported; --help lists them in this order.
-COMMANDS = (run, resume, compare, demo, serve, join, audit, report, split, data_check, reproduce)
+COMMANDS = (
+    run,
+    resume,
+    compare,
+    demo,
+    serve,
+    join,
+    audit,
+    predict,
+    evaluate,
+    export,
+    report,
+    split,
+    data_check,
+    federation_log,
+    reproduce,
+)
 LISTS = (presets, methods, datasets)
 _ORDER = [module.__name__.rpartition(".")[2] for module in (*COMMANDS, *LISTS)]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name) if command.name in _ORDER else len(_ORDER))
@@ -34,14 +56,23 @@ app.registered_commands.sort(key=lambda command: _ORDER.index(command.name) if c
 def main() -> None:
     """Run the command line.
 
-    A mistake of the user ends in one sentence and exit code 2, Ctrl-C in exit code 130.
+    A mistake of the user, and a disk or file that cannot be used, end in one sentence and exit code 2, Ctrl-C in exit
+    code 130.
     """
     if "" not in sys.path:
         sys.path.append("")  # so that --method my_methods:Mine finds my_methods.py in the current folder
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # a full disk shows here, not when Python ends
     except UserError as error:
-        stderr.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        _print_error(str(error))
+        sys.exit(2)
+    except OSError as error:  # where no sentence of ours says more: a terminal or a disk that is gone
+        _discard_stdout()
+        place = f"{error.filename}: " if error.filename else ""
+        _print_error(f"{place}{error.strerror or error}.")
         sys.exit(2)
     except Interrupted as stop:
         command = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
@@ -50,6 +81,16 @@ def main() -> None:
     except KeyboardInterrupt:
         print_message("Stopped.")
         sys.exit(130)
+
+
+def _print_error(sentence: str) -> None:
+    stderr.print(f"error: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _discard_stdout() -> None:
+    """Send what is left in the buffer nowhere: it cannot be written, and Python would try again when it ends."""
+    with suppress(OSError, ValueError):  # a test's stdout has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.callback(invoke_without_command=True)

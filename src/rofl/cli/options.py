@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # its package imports torch
     from rofl.config.presets.effort import Effort
 
 What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
+FinishedRun = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting; may be given again")
 ]

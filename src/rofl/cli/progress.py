@@ -73,19 +73,21 @@ class ProgressListener:
 
 
 @contextmanager
-def decoding_bar(quiet: bool = False) -> Iterator[OnDecoded]:
-    """Yield a callback for decoding images: a bar appears with the first image, or one line where there is no terminal.
+def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "images") -> Iterator[OnDecoded]:
+    """Yield a callback for many samples: a bar appears with the first one, or one line where there is no terminal.
 
     Args:
         quiet: Whether to show nothing at all.
+        verb: What is done with them.
+        noun: What they are.
     """
     with Progress(console=stderr, disable=quiet or not stderr.is_terminal, transient=True) as bar:
 
         def on_decoded(done: int, total: int) -> None:
             if not bar.tasks:
-                bar.add_task("decoding images", total=total)
+                bar.add_task(f"{verb} {noun}", total=total)
                 if not stderr.is_terminal and not quiet:
-                    print_message(f"decoding {total} images")
+                    print_message(f"{verb} {total} {noun}")
             bar.update(bar.tasks[0].id, completed=done)
 
         yield on_decoded

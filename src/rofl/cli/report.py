@@ -1,13 +1,16 @@
 """`rofl report`: one page of finished runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rofl.cli.app import app, stdout
 from rofl.cli.options import DataDir
 from rofl.errors import UserError
+
+if TYPE_CHECKING:  # it imports torch
+    from rofl.report.large_pictures import ImageMode
 
 
 @app.command("report", epilog="Example: rofl report runs/digits-rofl-1 runs/digits-plain-1 --out both.html")
@@ -16,12 +19,19 @@ def report_command(
     out: Annotated[Path | None, typer.Option("--out", help="the page; report.html in the first folder")] = None,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="with samples of this client only")] = None,
     server: Annotated[bool, typer.Option("--server", help="without any sample")] = False,
+    link_images: Annotated[
+        bool, typer.Option("--link-images", help="show the image files where they lie, in their own size")
+    ] = False,
+    embed: Annotated[bool, typer.Option("--embed", help="put larger copies of the images into the page")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one page about one or several finished runs."""
+    """Write one page about one or several finished runs, or about new data that rofl audit judged."""
+    if link_images and embed:
+        raise UserError("A page links to images or holds them.", "--link-images or --embed")
     if server and site is not None:
         raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
     from rofl.report import Audience, write_report
 
-    page = write_report(folders, out, data_dir, Audience(site, server))
+    images: ImageMode = "link" if link_images else "embed" if embed else "thumbnails"
+    page = write_report(folders, out, data_dir, Audience(site, server), images)
     stdout.print(str(page), markup=False, highlight=False, soft_wrap=True)

@@ -132,7 +132,11 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
     """Return lines about the user's data, the settings that were chosen for it, and what to know about it."""
     channels, height, width = images.shape
     colours = "grey" if channels == 1 else "RGB"
-    form = f"{channels} features" if images.is_table else f"{height} x {width} pixels, {colours}"
+    form = (
+        f"{channels} {'words' if images.is_text else 'features'}"
+        if images.is_table
+        else f"{height} x {width} pixels, {colours}"
+    )
     natural = experiment.data.partition == "natural" and images.clients
     clients = f"{len(images.clients)} clients" if natural else f"shared out over {experiment.clients} clients"
     batch = experiment.method.get("batch")  # a method of somebody else may have none

@@ -28,6 +28,10 @@ def serve_command(
     insecure: Insecure = False,
     wait: Annotated[float | None, typer.Option(min=0, help="seconds to wait for the sites; 600")] = None,
     timeout: Annotated[float | None, typer.Option(min=1, help="seconds for a site's part of a round; 3600")] = None,
+    masks: Annotated[
+        bool | None,
+        typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
+    ] = None,
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
@@ -70,6 +74,7 @@ def serve_command(
                     "--credentials DIR (made by rofl serve --init DIR), or --insecure",
                 )
             config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
+            config = replace(config, masks="auto" if masks is None else "on" if masks else "off")
             options = ExperimentOptions(what or preset, sets, method, seed, dp)
             experiment = None
             if options.what:

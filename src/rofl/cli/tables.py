@@ -99,6 +99,8 @@ def estimate_text(estimated: NoiseEstimate | None) -> str:
     if estimated is None:
         return "-"
     shares = [100 * share for share in estimated.clients.values()]
+    if not shares:  # sums were masked
+        return f"{100 * estimated.ratio:.1f} % over all clients"
     return f"{100 * estimated.ratio:.1f} %; {min(shares):.1f} to {max(shares):.1f} % at single clients"
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from rofl.core.settings import Settings, rename, upgrade
+from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.methods import METHODS
+
+_MAX_BYTES = 2**20  # of a file of settings
 
 
 def apply_overrides(settings: Settings, changes: Settings) -> Settings:
@@ -61,8 +64,10 @@ def read_toml(path: Path) -> Settings:
         UserError: The file cannot be read, or is no TOML.
     """
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(read_regular(path, _MAX_BYTES).decode())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as TOML ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number too long, tables too deep
         raise UserError(f"{path} cannot be read as TOML ({error}).") from error
 
 

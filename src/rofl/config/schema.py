@@ -9,11 +9,13 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from rofl.config.overrides import method_fields
+from rofl.config.server_spec import ServerSpec
 from rofl.core.settings import Settings, Spec, upgrade
-from rofl.data.specs import DataSpec, NoiseSpec, SplitSpec
+from rofl.data.noise_spec import NoiseSpec
+from rofl.data.specs import DataSpec, SplitSpec
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
-from rofl.methods.postprocessors import Bfloat16, GaussianDP, Postprocessor
+from rofl.methods.postprocessors import Bfloat16, FixedPoint, GaussianDP, Postprocessor
 from rofl.methods.processed import with_postprocessors
 from rofl.models.model_registry import ModelSpec
 
@@ -50,13 +52,15 @@ class Experiment(Spec):
         noise: The wrong labels that are put in.
         model: The network.
         privacy: Differential privacy.
+        server: The server's momentum, and an average of the model over rounds.
         setting: "federated", or "centralized": one owner has all data, and a round is one pass over it.
         method: The method's name and hyper-parameters; those left out get the method's defaults.
         rounds: Rounds of training.
         clients: The number of clients.
         cohort: Clients that take part in a round.
         seed: The seed of everything random.
-        transport: "full", or "half": what travels is rounded to two bytes a number.
+        transport: "full"; "half": what travels is rounded to two bytes a number; or "fixed": updates are integers,
+            whose sums are exact and can be masked.
         evaluate_every: Rounds between evaluations; the last ten rounds are always evaluated.
         checkpoint_every: Rounds between checkpoints.
         select: Which model is saved: that of the round with the "best" agreement with held-out labels as given, where
@@ -70,13 +74,14 @@ class Experiment(Spec):
     noise: NoiseSpec = NoiseSpec()
     model: ModelSpec = ModelSpec()
     privacy: PrivacySpec = PrivacySpec()
+    server: ServerSpec = ServerSpec()
     setting: Literal["federated", "centralized"] = "federated"
     method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)
     rounds: Annotated[int, Field(ge=1)] = 30
     clients: Annotated[int, Field(ge=1)] = 20
     cohort: Annotated[int, Field(ge=1)] = 5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    transport: Literal["full", "half"] = "full"
+    transport: Literal["full", "half", "fixed"] = "full"
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     select: Literal["best", "last"] = "best"
@@ -161,11 +166,15 @@ class Experiment(Spec):
         """
         method = _build_method(self.method_name, self.method)
         method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
+        method = method.with_clients(self.clients)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
             postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, secret_noise))
         if self.transport == "half":
-            postprocessors.append(Bfloat16())  # last: it rounds what travels
+            postprocessors.append(Bfloat16())  # after privacy: it rounds what travels
+        if self.transport == "fixed":
+            postprocessors.append(FixedPoint(self.cohort))
+        postprocessors += self.server.postprocessors(self.rounds)
         return with_postprocessors(method, postprocessors)
 
     @property
@@ -183,7 +192,13 @@ class Experiment(Spec):
         return tomli_w.dumps(_without_none(self.model_dump()))
 
 
-_TABLES: dict[str, type[Spec]] = {"data": DataSpec, "noise": NoiseSpec, "model": ModelSpec, "privacy": PrivacySpec}
+_TABLES: dict[str, type[Spec]] = {
+    "data": DataSpec,
+    "noise": NoiseSpec,
+    "model": ModelSpec,
+    "privacy": PrivacySpec,
+    "server": ServerSpec,
+}
 
 
 def parse_experiment(settings: Settings) -> Experiment:
@@ -212,7 +227,7 @@ def experiment_from_toml(text: str) -> Experiment:
     """
     try:
         return parse_experiment(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"The settings cannot be read as TOML ({error}).") from error
 
 
@@ -237,7 +252,8 @@ def _build_method(name: str, settings: Settings) -> Method:
         return TypeAdapter(kind).validate_python(parameters)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"method.{first['loc'][0]}: {first['msg']}.", _HELP) from None
+        key = f"method.{first['loc'][0]}" if first["loc"] else "method"  # no key: settings that do not fit together
+        raise UserError(f"{key}: {first.get('ctx', {}).get('error', first['msg'])}.", _HELP) from None
 
 
 def _without_none(value: Any) -> Any:

@@ -45,6 +45,25 @@ def pair(classes: int, ratio: float) -> Tensor:
     return stay * (1 - ratio) + stay.roll(1, dims=1) * ratio  # (K, K)
 
 
+def redraw(classes: int, ratio: float) -> Tensor:
+    """Return Q of labels that are drawn anew from all classes, the true one included, (K, K) float64.
+
+    FedCorr's noise (Xu et al. 2022). Of the labels that are drawn anew, 1 / K stay right.
+
+    Args:
+        classes: K, at least 2.
+        ratio: the share that is drawn anew, in [0, 1).
+
+    >>> redraw(2, 0.4)
+    tensor([[0.8000, 0.2000],
+            [0.2000, 0.8000]], dtype=torch.float64)
+    """
+    _check(classes, ratio)
+    return torch.full((classes, classes), ratio / classes, dtype=torch.float64) + (1 - ratio) * torch.eye(
+        classes, dtype=torch.float64
+    )
+
+
 def fully_noisy_class(make: Callable[[int, float], Tensor], classes: int, ratio: float, wrong: int) -> Tensor:
     """Return Q where one class is never labelled right, (K, K) ("Different noise ratios in classes").
 

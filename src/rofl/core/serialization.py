@@ -30,6 +30,23 @@ def serialize(groups: Mapping[str, Tensors], metadata: Mapping[str, Any]) -> byt
     return safetensors.torch.save(flat, {"facts": json.dumps({**metadata, "groups": list(groups)})})
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text from elsewhere.
+
+    Raises:
+        ValueError: it is no JSON, or is nested too deeply.
+
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def deserialize(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Return the groups of tensors and the metadata that `serialize` was given.
 
@@ -38,8 +55,8 @@ def deserialize(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """
     try:
         flat = safetensors.torch.load(raw)
-        header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])  # length, JSON header, tensors
-        metadata = json.loads(header["__metadata__"]["facts"])
+        header = parse_json(raw[8 : 8 + int.from_bytes(raw[:8], "little")])  # length, JSON header, tensors
+        metadata = parse_json(header["__metadata__"]["facts"])
         groups: dict[str, Tensors] = {name: {} for name in metadata.pop("groups")}
         for name, value in flat.items():
             group, _, rest = name.partition("/")

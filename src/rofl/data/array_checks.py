@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rofl.data.pixel_types import pixels_to_uint8
 from rofl.data.user.names import clean, list_some, natural
 from rofl.errors import UserError
 
@@ -31,8 +32,7 @@ def read_images(images: ArrayLike, what: str) -> Tensor:
         return features[:, :, None, None]
     if array.ndim not in (3, 4) or 0 in array.shape:
         raise UserError(f"{what.capitalize()} have the shape {array.shape}.", _SHAPES)
-    if array.dtype != np.uint8:
-        raise UserError(f"{what.capitalize()} are {array.dtype}.", "uint8, 0 to 255")
+    array = pixels_to_uint8(array, what)
     pixels = torch.from_numpy(np.require(array, requirements=["C", "W"]))  # torch warns of read-only memory
     if array.ndim == 3:
         return pixels.unsqueeze(1)

@@ -1,24 +1,66 @@
 """Atomic writing of files."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from rofl.errors import UserError
 
 
 def atomic_write(path: Path, content: bytes | str, mode: int = 0o666) -> None:
-    """Write a file so that a crash leaves either the old or the new content, never a part of it.
+    """Write a file so that a crash or a full disk leaves either the old or the new content, never a part of it.
 
-    The content goes to a temporary file in the same folder, is flushed to disk, and is renamed over the file.
+    The content goes to a temporary file in the same folder, is flushed to disk, and is renamed over the file. A link
+    at either place is replaced, not followed.
 
     Args:
         path: the file; missing folders are created.
         content: bytes, or text that is encoded in UTF-8.
         mode: of a new file, narrowed by the umask.
+
+    Raises:
+        UserError: the disk is full or read-only, or the folder may not be written.
     """
     raw = content.encode() if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
-    with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)  # of a program that was killed
+        try:
+            _write_new(temporary, raw, mode)
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a full disk needs the room
+            raise
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append text to a file, and flush it to disk.
+
+    Raises:
+        UserError: the disk is full or read-only; a part of the text may have been written.
+    """
+    with _writing(path), open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_new(path: Path, raw: bytes, mode: int) -> None:
+    """Write a file that is not there yet, and flush it to disk."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with open(path, "wb", opener=lambda name, _: os.open(name, flags, mode)) as file:
         file.write(raw)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say in one sentence why a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"{path} cannot be written ({reason}).", "room on the disk, or another folder") from error

@@ -7,18 +7,22 @@ import torch
 from torch import Tensor
 
 from rofl.core import noise
+from rofl.core.instance_noise import confuse
 from rofl.core.rng import generator
+from rofl.data.confusions import confusion_probabilities
 from rofl.data.dataset import Dataset
 from rofl.data.downloads import data_dir as find_data_dir
+from rofl.data.noise_spec import NoiseSpec
 from rofl.data.sources import cifar10n
 from rofl.data.specs import SplitSpec
 
-_MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair}
+_MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair, "redraw": noise.redraw}
+_MIXED = ("symmetric", "pair")  # the kinds of kind = mixed
 _GROUPS = 5  # of clients that share a noise ratio, as in the paper
 
 
 def corrupt_labels(images: Dataset, spec: SplitSpec, data_dir: Path | None) -> Tensor:
-    """Return noisy labels (N,) of the whole set: drawn from a transition matrix, or those of human annotators.
+    """Return noisy labels (N,) of the whole set: drawn at the ratio of the settings, or those of human annotators.
 
     Args:
         images: the data set with its true labels.
@@ -28,12 +32,15 @@ def corrupt_labels(images: Dataset, spec: SplitSpec, data_dir: Path | None) -> T
     settings, truth = spec.noise, images.train_labels
     if settings.kind == "human":
         return cifar10n.read_cifar10n(find_data_dir(data_dir) / spec.data.name, settings.labels, truth)
+    if settings.kind == "instance":
+        probabilities = confusion_probabilities(images, spec.seed)
+        return confuse(truth, probabilities, settings.ratio, generator(spec.seed, "noise"))
     matrix = _MATRICES[settings.kind](len(images.classes), settings.ratio)
     return noise.corrupt(truth, matrix, generator(spec.seed, "noise"))
 
 
 def corrupt_clients(images: Dataset, parts: Sequence[Tensor], spec: SplitSpec) -> Tensor:
-    """Return noisy labels (N,), drawn for each client at the ratio of its group.
+    """Return noisy labels (N,), drawn for each client at its own ratio and of its own kind.
 
     Args:
         images: the data set with its true labels.
@@ -42,15 +49,56 @@ def corrupt_clients(images: Dataset, parts: Sequence[Tensor], spec: SplitSpec) -
             are wrong.
     """
     settings, truth, classes = spec.noise, images.train_labels, len(images.classes)
-    make = _MATRICES[settings.kind]
-    groups = noise.assign_groups(len(parts), _GROUPS, generator(spec.seed, "groups"))
-    ratios = noise.group_ratios(settings.ratio, settings.client_spread, _GROUPS)[groups].tolist()
+    ratios = client_ratios(settings, len(parts), spec.seed)
+    probabilities = confusion_probabilities(images, spec.seed) if settings.kind == "instance" else None
     labels = truth.clone()
-    for client, (rows, ratio) in enumerate(zip(parts, ratios, strict=True)):
+    for client, (rows, ratio, kind) in enumerate(
+        zip(parts, ratios, client_kinds(settings, len(parts), spec.seed), strict=True)
+    ):
+        draws = generator(spec.seed, "noise", client)
+        if probabilities is not None:
+            labels[rows] = confuse(truth[rows], probabilities[rows], ratio, draws)
+            continue
+        make = _MATRICES[kind]
         matrix = make(classes, ratio)
         if settings.fully_noisy_class:
             held = truth[rows].unique()  # one of the classes that the client has
             picked = torch.randint(len(held), (), generator=generator(spec.seed, "whole class", client))
             matrix = noise.fully_noisy_class(make, classes, ratio, int(held[picked]))
-        labels[rows] = noise.corrupt(truth[rows], matrix, generator(spec.seed, "noise", client))
+        labels[rows] = noise.corrupt(truth[rows], matrix, draws)
     return labels
+
+
+def client_ratios(settings: NoiseSpec, clients: int, seed: int) -> list[float]:
+    """Return the noise ratio of each client.
+
+    Args:
+        settings: groups of clients (`client_spread`), a draw for each (`client_max`), or the same for all; and the
+            probability of a client to be noisy (`noisy_clients`).
+        clients: how many there are.
+        seed: of the run.
+    """
+    if settings.client_max:
+        draws = torch.rand(clients, generator=generator(seed, "client ratios"), dtype=torch.float64)
+        ratios = settings.client_min + (settings.client_max - settings.client_min) * draws
+    else:
+        groups = noise.assign_groups(clients, _GROUPS, generator(seed, "groups"))
+        ratios = noise.group_ratios(settings.ratio, settings.client_spread, _GROUPS)[groups]
+    if settings.noisy_clients < 1:
+        draws = torch.rand(clients, generator=generator(seed, "noisy clients"), dtype=torch.float64)
+        ratios = ratios * (draws < settings.noisy_clients)
+    found: list[float] = ratios.tolist()
+    return found
+
+
+def client_kinds(settings: NoiseSpec, clients: int, seed: int) -> list[str]:
+    """Return the kind of noise of each client: one half of them each, for kind = mixed.
+
+    Args:
+        settings: with the kind.
+        clients: how many there are.
+        seed: of the run.
+    """
+    if settings.kind != "mixed":
+        return [settings.kind] * clients
+    return [_MIXED[group] for group in noise.assign_groups(clients, len(_MIXED), generator(seed, "kinds")).tolist()]

@@ -11,7 +11,7 @@ from rofl.data.transforms import Transform
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # it imports this module
-    from rofl.data.user.table_encoder import TableEncoder
+    from rofl.data.user.encoders import Encoder
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Dataset:
         test_ids: the names of the test samples; () if they are numbered.
         fingerprint: a digest of user data, by which changes are noticed; "" for published data.
         unreadable: samples of user data that were left out, with the reason.
-        encoder: that made the features of a user's table.
+        encoder: that made the features of a user's table, or the numbers of words of texts.
 
     Raises:
         UserError: the numbers of images and labels differ, or a label is not among the classes.
@@ -59,7 +59,7 @@ class Dataset:
     test_ids: tuple[str, ...] = ()
     fingerprint: str = ""
     unreadable: tuple[str, ...] = ()
-    encoder: "TableEncoder | None" = None
+    encoder: "Encoder | None" = None
 
     def __post_init__(self) -> None:
         for images, labels in ((self.train, self.train_labels), (self.test, self.test_labels), *self._validation()):
@@ -96,8 +96,13 @@ class Dataset:
 
     @property
     def is_table(self) -> bool:
-        """Whether the samples are rows of a table, not images."""
+        """Whether the samples are rows of a table or texts, not images."""
         return isinstance(self.train, Tensor) and self.train.is_floating_point()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the samples are texts, stored as the numbers of their words."""
+        return getattr(self.encoder, "kind", "") == "text"
 
     @property
     def samples(self) -> tuple[str, ...]:
@@ -138,6 +143,10 @@ class Dataset:
             test=slice_images(self.test, slice(test)),
             test_labels=self.test_labels[:test],
         )
+
+    def without_test(self) -> "Dataset":
+        """Return a data set whose test part is empty."""
+        return replace(self, test=slice_images(self.test, slice(0)), test_labels=self.test_labels[:0], test_ids=())
 
     def select(self, rows: Tensor) -> "Dataset":
         """Return a data set with only these training samples, which keep the names or numbers that they have here."""

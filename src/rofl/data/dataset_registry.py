@@ -7,10 +7,14 @@ from rofl.core.registry import Registry
 from rofl.data.dataset import Dataset
 from rofl.data.downloads import data_dir
 from rofl.data.sources.cifar10 import load_cifar10
+from rofl.data.sources.cifar100 import load_cifar100, load_cifar100_coarse
 from rofl.data.sources.clothing1m import load_clothing1m
 from rofl.data.sources.covidx import load_covidx
 from rofl.data.sources.digits import load_digits
-from rofl.data.sources.mnist import load_mnist
+from rofl.data.sources.emnist import load_emnist, load_emnist_digits, load_emnist_letters
+from rofl.data.sources.medmnist import CLASSES, medmnist_loader
+from rofl.data.sources.mnist import load_fashion_mnist, load_kmnist, load_mnist
+from rofl.data.sources.svhn import load_svhn
 
 DatasetLoader = Callable[
     [Path], Dataset
@@ -22,10 +26,19 @@ DATASETS: Registry[DatasetLoader] = Registry(
     {
         "digits": load_digits,
         "mnist": load_mnist,
+        "fashion_mnist": load_fashion_mnist,
+        "kmnist": load_kmnist,
+        "emnist": load_emnist,
+        "emnist_letters": load_emnist_letters,
+        "emnist_digits": load_emnist_digits,
+        "svhn": load_svhn,
         "cifar10": load_cifar10,
+        "cifar100": load_cifar100,
+        "cifar100_coarse": load_cifar100_coarse,
         "clothing1m": load_clothing1m,
         "covidx": load_covidx,
         "covidx_mini": load_covidx,
+        **{name: medmnist_loader(name) for name in CLASSES},
     },
 )
 

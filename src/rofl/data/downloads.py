@@ -1,10 +1,25 @@
 """The folder of data sets, and downloads into it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
 from rofl.errors import UserError
+
+_ALLOWED = ContextVar("downloads_allowed", default=True)
+
+
+@contextmanager
+def downloads_allowed(allowed: bool) -> Iterator[None]:
+    """Allow or forbid downloads inside of the block."""
+    token = _ALLOWED.set(allowed)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
 
 
 @dataclass(frozen=True)
@@ -42,6 +57,8 @@ def fetch(
     path = folder / remote.name
     if path.is_file():
         return path
+    if not _ALLOWED.get():
+        raise UserError(f"{remote.name} is not in {folder}, and nothing is downloaded here.", otherwise)
     import pooch
 
     try:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rofl.core import noise
 from rofl.core.rng import derive, generator, numpy_generator
-from rofl.data import brightness, partition
+from rofl.data import brightness, partition, skewed_partition
 from rofl.data.client_dataset import ClientDataset
 from rofl.data.corruption import corrupt_clients, corrupt_labels
 from rofl.data.dataset import Dataset
@@ -196,6 +196,14 @@ def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Ten
         return partition.iid(labels, spec.clients, data.min_samples, rng)
     if data.partition == "shards":
         return partition.shards(labels, spec.clients, data.min_samples, rng, data.shards)
+    if data.partition == "bernoulli":
+        return skewed_partition.bernoulli(
+            labels, spec.clients, data.min_samples, rng, data.class_probability, data.alpha
+        )
+    if data.partition == "classes":
+        return skewed_partition.by_classes(labels, spec.clients, data.min_samples, rng, data.client_classes)
+    if data.partition == "quantity":
+        return skewed_partition.quantity(labels, spec.clients, data.min_samples, rng, data.alpha)
     return partition.dirichlet(labels, spec.clients, data.min_samples, rng, data.alpha)
 
 

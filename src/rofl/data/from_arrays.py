@@ -10,7 +10,7 @@ from torch import Tensor
 from rofl.core.tensors import digest
 from rofl.data.array_checks import ArrayLike, class_names, read_images, read_names, to_indices
 from rofl.data.dataset import Dataset
-from rofl.data.transforms import Identity, Transform
+from rofl.data.transforms import Identity, Transform, user_transform
 from rofl.data.user.holdout import split_holdout
 from rofl.data.user.names import natural
 from rofl.data.user.samples import Sample
@@ -102,24 +102,23 @@ def from_arrays(
     )
 
 
-def as_dataset(source: Any, *, test: Any = None, name: str = "arrays") -> Dataset:
+def has_fields(source: Any) -> bool:
+    """Return whether an object has images or labels as keys or attributes; arrays themselves do not count."""
+    return any(_read_field(source, field) is not None for field in ("images", "labels"))
+
+
+def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Dataset:
     """Return a data set from an object that holds arrays.
 
     Args:
-        source: a `Dataset`, which is returned as it is, or any object with these keys or attributes: `images` or
-            `data`; `labels` or `targets`; and, if they are there, `clients` or `owners`, `classes`, `test_images` and
-            `test_labels`. For example a dictionary, an opened .npz file, or a data set of torchvision.
-        test: another such object whose images and labels are the test part, such as torchvision's `train=False`.
+        source: any object with these keys or attributes: `images` or `data`; `labels` or `targets`; and, if they are
+            there, `clients` or `owners`, `classes`, `test_images` and `test_labels`.
+        test: another such object whose images and labels are the test part.
         name: of the data set, for summaries.
 
     Raises:
         UserError: the object has no images or labels, or they do not fit together; see `from_arrays`.
-
-    >>> as_dataset({"images": np.zeros((10, 8, 8), np.uint8), "targets": [0, 1] * 5}).classes
-    ('0', '1')
     """
-    if isinstance(source, Dataset):
-        return source
     fields = {field: _read_field(source, field) for field in _FIELDS}
     if test is not None:
         fields |= {f"test_{field}": _read_field(test, field) for field in ("images", "labels")}
@@ -172,8 +171,7 @@ def _transform(pixels: Tensor) -> Transform:
     """Return the transform of user data: none for a table, else scaling and random crops."""
     if pixels.is_floating_point():
         return Identity((), ())
-    channels, height = pixels.shape[1:3]
-    return Transform((0.5,) * channels, (0.25,) * channels, crop=max(1, height // 14))
+    return user_transform(*pixels.shape[1:3])
 
 
 def _describe(pixels: Tensor, what: str) -> str:

@@ -5,8 +5,8 @@ here, so the same file gives the same pixels in both. This module imports PIL: w
 not import it.
 """
 
+import errno
 import hashlib
-import io
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,18 +15,26 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from rofl.data.dicom import UnsupportedImageError, dicom_header, is_dicom
+from rofl.data.image_limits import MAX_FILE_BYTES, ImageTooLargeError, open_encoded
+from rofl.data.pixel_types import highest_8_bits
+from rofl.data.regular_file import read_regular
+
 _MODES = {1: "L", 3: "RGB"}  # PIL's mode for a number of channels
 _GREY_MODES = frozenset(("1", "L", "LA", "La", "I", "F"))  # and I;16 in its spellings
 _ALPHA_MODES = frozenset(("LA", "La", "PA", "RGBa", "RGBA"))
 _ARRAY_MODES = ("L", "LA", "RGB", "RGBA")  # of arrays with 1, 2, 3 and 4 channels
 
 _REASONS: dict[type[Exception], str] = {
+    ImageTooLargeError: "too large",
     Image.DecompressionBombError: "too large",
     Image.DecompressionBombWarning: "too large",
     UnidentifiedImageError: "not an image",
     FileNotFoundError: "not there",
     PermissionError: "not permitted",
 }
+
+_REFUSED_FILES = {errno.EFBIG: "too large", errno.EINVAL: "not a regular file", errno.EISDIR: "a folder"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class ImageInfo:
         return self.mode in _GREY_MODES or self.mode.startswith("I;")
 
 
-def inspect_image(image: Path | np.ndarray) -> ImageInfo:
+def inspect_image(image: Path | np.ndarray | bytes) -> ImageInfo:
     """Return the digest and the header of an image, without decoding its pixels.
 
     An unreadable file does not raise: the result's `error` says why.
@@ -55,6 +63,8 @@ def inspect_image(image: Path | np.ndarray) -> ImageInfo:
         except OSError as error:
             return ImageInfo("", error=describe_error(error))
         return _inspect_file(os.fspath(image), stat.st_size, stat.st_mtime_ns)
+    if isinstance(image, bytes):
+        return _inspect_bytes(image)
     mode = "L" if image.ndim == 2 else _ARRAY_MODES[image.shape[2] - 1]
     raw = f"{image.shape}|".encode() + np.ascontiguousarray(image).tobytes()
     return ImageInfo(hash_bytes(raw), (image.shape[1], image.shape[0]), mode)
@@ -62,11 +72,18 @@ def inspect_image(image: Path | np.ndarray) -> ImageInfo:
 
 @lru_cache(maxsize=1_000_000)  # scan, load and report all ask; a changed file has another size or time
 def _inspect_file(path: str, size: int, modified_ns: int) -> ImageInfo:
-    digest = ""
     try:
-        raw = Path(path).read_bytes()
-        digest = hash_bytes(raw)
-        with Image.open(io.BytesIO(raw)) as image:
+        return _inspect_bytes(read_regular(path, MAX_FILE_BYTES))
+    except OSError as error:
+        return ImageInfo("", error=describe_error(error))
+
+
+def _inspect_bytes(raw: bytes) -> ImageInfo:
+    digest = hash_bytes(raw)
+    try:
+        if is_dicom(raw):
+            return ImageInfo(digest, *dicom_header(raw))
+        with open_encoded(raw) as image:
             return ImageInfo(digest, image.size, image.mode)
     except Exception as error:  # PIL passes on whatever its decoders raise: OSError, SyntaxError, struct.error, ...
         return ImageInfo(digest, error=describe_error(error))
@@ -74,9 +91,13 @@ def _inspect_file(path: str, size: int, modified_ns: int) -> ImageInfo:
 
 def describe_error(error: Exception) -> str:
     """Return the reason why an image cannot be read, in a few words for the user."""
+    if isinstance(error, UnsupportedImageError):
+        return str(error)
     for kind, text in _REASONS.items():
         if isinstance(error, kind):
             return text
+    if isinstance(error, OSError) and error.errno in _REFUSED_FILES:
+        return _REFUSED_FILES[error.errno]
     return f"damaged ({type(error).__name__})"
 
 
@@ -85,32 +106,51 @@ def hash_bytes(raw: bytes) -> str:
     return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
-def decode_image(image: Path | np.ndarray, side: int, channels: int) -> np.ndarray:
-    """Decode an image to a square of the given size; other aspect ratios are squeezed.
+def decode_image(
+    image: Path | bytes | np.ndarray | Image.Image, side: int | tuple[int, int], channels: int
+) -> np.ndarray:
+    """Decode an image to a square or to a given height and width; other aspect ratios are squeezed.
 
     EXIF orientation is applied, transparent pixels are put on white, and grey of more than 8 bits is scaled by the
     bits that the image uses.
 
     Args:
-        image: a file, or an array (H, W) or (H, W, C) of uint8 with C = 1, 2 (grey, alpha), 3 or 4 (colours, alpha).
-        side: the height and width of the result in pixels.
+        image: a file or its content, an image of PIL, or an array (H, W) or (H, W, C) of uint8 with C = 1, 2 (grey,
+            alpha), 3 or 4 (colours, alpha).
+        side: the height and width of the result in pixels, or one number for both.
         channels: 1 for grey, 3 for colours.
 
     Returns:
-        The pixels, (side, side, channels) uint8.
+        The pixels, (height, width, channels) uint8.
 
     Raises:
         Exception: whatever PIL's decoders raise for a damaged file; `describe_error` words it.
     """
-    if isinstance(image, Path):
-        with Image.open(image) as opened:
-            opened.draft(_MODES[channels], (side, side))  # a JPEG is decoded at 1/2, 1/4 or 1/8 of its size
-            return _to_square(ImageOps.exif_transpose(opened), side, channels)
-    squeezed = image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
-    return _to_square(Image.fromarray(np.ascontiguousarray(squeezed)), side, channels)
+    height, width = (side, side) if isinstance(side, int) else side
+    if isinstance(image, Path | bytes):
+        with open_encoded(_content(image)) as opened:
+            opened.draft(_MODES[channels], (width, height))  # a JPEG is decoded at 1/2, 1/4 or 1/8 of its size
+            return _resize(ImageOps.exif_transpose(opened), height, width, channels)
+    if isinstance(image, Image.Image):
+        return _resize(ImageOps.exif_transpose(image), height, width, channels)
+    return _resize(_from_array(image), height, width, channels)
 
 
-def is_grey(image: Path | np.ndarray, side: int) -> bool:
+def open_picture(image: Path | bytes | np.ndarray) -> Image.Image:
+    """Decode an image in its own size, to be looked at: upright, in 8 bits, grey or RGB, without transparency.
+
+    Raises:
+        Exception: whatever PIL's decoders raise for a damaged file; `describe_error` words it.
+    """
+    if isinstance(image, Path | bytes):
+        with open_encoded(_content(image)) as opened:
+            plain = _without_alpha(ImageOps.exif_transpose(opened))
+    else:
+        plain = _without_alpha(_from_array(image))
+    return plain.convert("L" if plain.mode in ("1", "L") else "RGB")
+
+
+def is_grey(image: Path | bytes | np.ndarray, side: int) -> bool:
     """Return whether all pixels are grey, judged at a reduced size; True for an image that cannot be read."""
     try:
         pixels = decode_image(image, side, channels=3)
@@ -119,15 +159,31 @@ def is_grey(image: Path | np.ndarray, side: int) -> bool:
     return bool((pixels == pixels[:, :, :1]).all())
 
 
-def _to_square(image: Image.Image, side: int, channels: int) -> np.ndarray:
-    """Return the pixels of a PIL image of any mode, (side, side, channels) uint8."""
+def _content(image: Path | bytes) -> bytes:
+    """Return the content of an image file."""
+    return image if isinstance(image, bytes) else read_regular(image, MAX_FILE_BYTES)
+
+
+def _resize(image: Image.Image, height: int, width: int, channels: int) -> np.ndarray:
+    """Return the pixels of a PIL image of any mode, (height, width, channels) uint8."""
+    plain = _without_alpha(image).convert(_MODES[channels])
+    return np.asarray(plain.resize((width, height), Image.Resampling.BILINEAR)).reshape(height, width, channels)
+
+
+def _from_array(pixels: np.ndarray) -> Image.Image:
+    """Return an array (H, W) or (H, W, C) of uint8 as a PIL image."""
+    squeezed = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    return Image.fromarray(np.ascontiguousarray(squeezed))
+
+
+def _without_alpha(image: Image.Image) -> Image.Image:
+    """Return an image of any mode in 8 bits, with transparent pixels put on white."""
     if image.mode.startswith("I") or image.mode == "F":
         image = Image.fromarray(_to_uint8(np.asarray(image)))
     if image.mode in _ALPHA_MODES or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    resized = image.convert(_MODES[channels]).resize((side, side), Image.Resampling.BILINEAR)
-    return np.asarray(resized).reshape(side, side, channels)
+    return image
 
 
 def _to_uint8(values: np.ndarray) -> np.ndarray:
@@ -139,6 +195,4 @@ def _to_uint8(values: np.ndarray) -> np.ndarray:
         finite = np.nan_to_num(values, posinf=0, neginf=0)
         scaled: np.ndarray = finite * (255 if finite.max(initial=0) <= 1 else 1)
         return scaled.clip(0, 255).astype(np.uint8)
-    bits = next(bits for bits in (8, 12, 16, 32) if int(values.max(initial=0)) < 1 << bits)
-    highest: np.ndarray = values.clip(0) >> (bits - 8)
-    return highest.astype(np.uint8)
+    return highest_8_bits(values)

@@ -4,13 +4,14 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from rofl.data import atomic
+from rofl.data.spreadsheet import escape_cell, unescape_cell
 from rofl.data.user import columns
 from rofl.errors import UserError, unknown
 
@@ -53,7 +54,7 @@ def read_labels(
     if not kept:
         raise UserError(f"{path} names no sample of the training part.", "the data it was written for")
     names = columns.required_column(path, cells, "label")
-    rows = _rows(path, cells, samples)
+    rows = _rows(path, cells["sample"], samples)
     if "given" in cells:
         _check_given(path, columns.required_column(path, cells, "given"), rows, classes, given)
     labels = given.clone()
@@ -69,7 +70,7 @@ def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
     """
     if path.exists():
         raise UserError(f"{path} is there already.", "another --labels-out")
-    _write(path, _CORRECTED, lines)
+    write_cells(path, _CORRECTED, lines)
 
 
 def read_decisions(path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor) -> list[Decision]:
@@ -88,20 +89,37 @@ def read_decisions(path: Path, samples: Sequence[str], classes: Sequence[str], g
     verdicts = [text.casefold() for text in columns.required_column(path, cells, "decision")]
     old_labels = columns.required_column(path, cells, "given")
     new_labels = columns.required_column(path, cells, "label") if "label" in cells else old_labels
-    rows = _rows(path, cells, samples)
-    _check_given(path, old_labels, rows, classes, given)
-    clients = cells.get("client", [""] * len(rows))
-    decisions = []
-    lines = zip(clients, cells["sample"], old_labels, verdicts, new_labels, strict=True)
-    for row, (client, sample, old, verdict, new) in enumerate(lines, start=1):
+    columns.required_column(path, cells, "sample")
+    clients = cells.get("client", [""] * len(verdicts))
+    lines = list(zip(clients, cells["sample"], old_labels, verdicts, new_labels, strict=True))
+    decisions = [Decision(client, sample, old, verdict == "wrong", new) for client, sample, old, verdict, new in lines]
+    check_decisions(path, decisions, samples, classes, given)
+    for row, (_, _, old, verdict, new) in enumerate(lines, start=1):
         if verdict not in ("wrong", "right"):
             raise UserError(f"Row {row} of {path} has the decision {verdict!r}.", "wrong or right")
-        _class_index(path, new, classes)
-        wrong = verdict == "wrong"
-        if wrong and new == old:
+        if verdict == "wrong" and new == old:
             raise UserError(f"Row {row} of {path} calls the label {old!r} wrong and names no other.", "another label")
-        decisions.append(Decision(client, sample, old, wrong, new if wrong else old))
-    return decisions
+    return [each if each.wrong else replace(each, label=each.given) for each in decisions]
+
+
+def check_decisions(
+    path: Path, decisions: Sequence[Decision], samples: Sequence[str], classes: Sequence[str], given: Tensor
+) -> None:
+    """Raise a UserError if decisions are about other samples or labels, or name a class that does not exist.
+
+    Args:
+        path: the file that they came from.
+        decisions: in the file's order.
+        samples: the names of the N training samples.
+        classes: the names of the classes.
+        given: (N,) the labels that were decided about.
+    """
+    if not decisions:
+        return
+    rows = _rows(path, [each.sample for each in decisions], samples)
+    _check_given(path, [each.given for each in decisions], rows, classes, given)
+    for each in decisions:
+        _class_index(path, each.label, classes)
 
 
 def write_decisions(path: Path, decisions: Iterable[Decision]) -> None:
@@ -116,32 +134,40 @@ def write_decisions(path: Path, decisions: Iterable[Decision]) -> None:
         }
         for decision in decisions
     )
-    _write(path, _DECIDED, lines)
+    write_cells(path, _DECIDED, lines)
 
 
 def _read_columns(path: Path, hint: str) -> columns.Columns:
     if not path.is_file():
         raise UserError(f"There is no file {path}.", hint)
-    return columns.read_columns(path)
+    return read_cells(path)
 
 
-def _rows(path: Path, cells: columns.Columns, samples: Sequence[str]) -> Tensor:
+def read_cells(path: Path) -> columns.Columns:
+    """Return the columns of a file that `write_cells` wrote, or of one that people wrote in its form.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return {name: [unescape_cell(cell) for cell in cells] for name, cells in columns.read_columns(path).items()}
+
+
+def _rows(path: Path, named: Sequence[str], samples: Sequence[str]) -> Tensor:
     """Return the row of each of the file's samples in the data set, (n,)."""
-    columns.required_column(path, cells, "sample")
     places = {name: place for place, name in enumerate(samples)}
     if len(places) < len(samples):  # the column `id` of a table may have repeated values
         name = _most_common(samples)[0]
         raise UserError(f"Several samples are called {name!r}, so that {path} cannot tell them apart.", "other names")
-    absent = [name for name in cells["sample"] if name not in places]
+    absent = [name for name in named if name not in places]
     if absent:
         raise UserError(
             f"{path} names samples that are not in the training part: {len(absent)}, the first is {absent[0]!r}.",
             "the data it was written for",
         )
-    name, times = _most_common(cells["sample"])
+    name, times = _most_common(named)
     if times > 1:
         raise UserError(f"{path} names the sample {name!r} twice.", "one row for each")
-    return torch.tensor([places[name] for name in cells["sample"]])
+    return torch.tensor([places[name] for name in named])
 
 
 def _most_common(names: Sequence[str]) -> tuple[str, int]:
@@ -167,13 +193,19 @@ def _class_index(path: Path, name: str, classes: Sequence[str]) -> int:
     return list(classes).index(name)
 
 
-def _write(path: Path, names: Sequence[str], lines: Iterable[Mapping[str, str]]) -> None:
-    """Write a CSV file with these columns, atomically."""
+def write_cells(path: Path, names: Sequence[str], lines: Iterable[Mapping[str, str]]) -> None:
+    """Write a CSV file atomically; cells that a spreadsheet would run are marked, and `read_cells` takes that back.
+
+    Args:
+        path: the file; an old one is replaced.
+        names: of its columns.
+        lines: the cells of each row, by column.
+
+    Raises:
+        UserError: it cannot be written.
+    """
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
-    try:
-        atomic.atomic_write(path, text.getvalue())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}).", "another file name") from error
+    writer.writerows({name: escape_cell(text) for name, text in line.items()} for line in lines)
+    atomic.atomic_write(path, text.getvalue())

@@ -24,8 +24,8 @@ def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) ->
     Raises:
         UserError: there are too few samples.
     """
-    _check(len(labels), clients, minimum)
-    return _sorted(np.array_split(rng.permutation(len(labels)), clients))
+    check_enough(len(labels), clients, minimum)
+    return sorted_parts(np.array_split(rng.permutation(len(labels)), clients))
 
 
 def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, per_client: int = 2) -> list[Tensor]:
@@ -43,10 +43,10 @@ def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator,
     Raises:
         UserError: there are too few samples.
     """
-    _check(len(labels), clients, max(minimum, per_client))
+    check_enough(len(labels), clients, max(minimum, per_client))
     pieces = np.array_split(np.argsort(labels.numpy(), kind="stable"), clients * per_client)
     hands = rng.permutation(len(pieces)).reshape(clients, per_client)
-    return _at_least(minimum, _sorted([np.concatenate([pieces[piece] for piece in hand]) for hand in hands]))
+    return at_least(minimum, sorted_parts([np.concatenate([pieces[piece] for piece in hand]) for hand in hands]))
 
 
 def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, alpha: float = 0.5) -> list[Tensor]:
@@ -64,7 +64,7 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
     Raises:
         UserError: no draw out of 1000 gave every client enough samples.
     """
-    _check(len(labels), clients, minimum)
+    check_enough(len(labels), clients, minimum)
     members = [rng.permutation(np.flatnonzero(labels.numpy() == name)) for name in np.unique(labels.numpy())]
     for _ in range(_TRIES):
         hands: list[list[np.ndarray]] = [[] for _ in range(clients)]
@@ -73,19 +73,19 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
             for hand, piece in zip(hands, np.split(member, cuts.round().astype(int)), strict=True):
                 hand.append(piece)
         if min(sum(map(len, hand)) for hand in hands) >= minimum:
-            return _sorted([np.concatenate(hand) for hand in hands])
+            return sorted_parts([np.concatenate(hand) for hand in hands])
     raise UserError(
         f"No Dirichlet({alpha}) draw in {_TRIES} gave each of {clients} clients {minimum} samples.",
         "a larger data.alpha, fewer clients, or a smaller data.min_samples",
     )
 
 
-def _sorted(parts: list[np.ndarray]) -> list[Tensor]:
+def sorted_parts(parts: Sequence[np.ndarray]) -> list[Tensor]:
     """Return each part as a sorted int64 tensor."""
     return [torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts]
 
 
-def _at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
+def at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
     """Return the parts, or raise a UserError if one is smaller than the minimum."""
     smallest = min(len(part) for part in parts)
     if smallest < minimum:
@@ -112,7 +112,14 @@ def hold_out(
     return kept, tuple(held)
 
 
-def _check(samples: int, clients: int, minimum: int) -> None:
+def check_enough(samples: int, clients: int, minimum: int) -> None:
+    """Raise a UserError if there are too few samples for so many clients.
+
+    Args:
+        samples: how many there are.
+        clients: among how many they are shared out.
+        minimum: that each must get.
+    """
     if samples < clients * minimum:
         raise UserError(
             f"{samples} samples are too few for {clients} clients with at least {minimum} each.", "fewer clients"

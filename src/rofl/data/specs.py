@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rofl.core.settings import Spec
 from rofl.data.dataset_registry import DATASETS
-from rofl.data.sources import cifar10n
+from rofl.data.noise_spec import NoiseSpec
 from rofl.data.user import SUFFIXES, UserSource
 from rofl.errors import UserError
 
@@ -28,9 +28,13 @@ class DataSpec(Spec):
         validation_share: the share of each client's samples that is kept out of training; the best round is chosen by
             agreement with their labels as given.
         partition: how the samples are distributed. iid: equal random parts; shards: few classes each; dirichlet:
-            unequal class shares; sampled: each client draws from the whole set; natural: by the clients of user data.
+            unequal class shares; bernoulli: FedCorr's, some classes each in unequal shares; classes: a fixed number of
+            classes each; quantity: unequal sizes; sampled: each client draws from the whole set; natural: by the
+            clients of user data.
         samples_per_client: of partition = sampled.
-        alpha: the concentration of partition = dirichlet; smaller is more unequal.
+        alpha: the concentration of partition = dirichlet, bernoulli and quantity; smaller is more unequal.
+        class_probability: of a client to hold a class at all, of partition = bernoulli.
+        client_classes: classes of each client, of partition = classes.
         shards: pieces of each client, of partition = shards.
         min_samples: the least that every client must get.
         brightness: each client's images are scaled by a factor from 1 - brightness to 1 + brightness.
@@ -52,9 +56,11 @@ class DataSpec(Spec):
     test: Annotated[int, Field(ge=1)] | None = None
     validation: Annotated[int, Field(ge=0)] = 0
     validation_share: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    partition: Literal["iid", "shards", "dirichlet", "sampled", "natural"] = "iid"
+    partition: Literal["iid", "shards", "dirichlet", "bernoulli", "classes", "quantity", "sampled", "natural"] = "iid"
     samples_per_client: Annotated[int, Field(ge=2)] = 50
     alpha: Annotated[float, Field(gt=0)] = 0.5
+    class_probability: Annotated[float, Field(gt=0, le=1)] = 0.7
+    client_classes: Annotated[int, Field(ge=1)] = 2
     shards: Annotated[int, Field(ge=1)] = 2
     min_samples: Annotated[int, Field(ge=1)] = 2
     brightness: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -135,75 +141,6 @@ class DataSpec(Spec):
         path = Path(self.path)
         name = path.stem if path.suffix.casefold() in SUFFIXES else path.name  # a folder's name may contain a dot
         return (name or USER_DATA) if self.path else self.name
-
-
-class NoiseSpec(Spec):
-    """The table `noise`: which labels are made wrong.
-
-    Noise is applied to the whole set before it is distributed, unless it differs between clients by design.
-
-    Attributes:
-        kind: symmetric and pair are drawn at `ratio`; human takes the labels of CIFAR-10N.
-        ratio: the share of wrong labels.
-        labels: which labels of CIFAR-10N, for kind = human.
-        client_spread: the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta.
-        fully_noisy_class: all labels of one class of each client are wrong.
-        on_user_data: allow drawn noise on user data, for experiments whose labels are known to be right.
-    """
-
-    kind: Literal["symmetric", "pair", "human"] = "symmetric"
-    ratio: Annotated[float, Field(ge=0, lt=1)] = 0.4
-    labels: Literal["aggre", "random1", "random2", "random3", "worse"] = "worse"
-    client_spread: Annotated[float, Field(ge=0)] = 0.0
-    fully_noisy_class: bool = False
-    on_user_data: bool = False
-
-    @model_validator(mode="after")
-    def _check_together(self) -> "NoiseSpec":
-        if self.kind == "human" and self.per_client:
-            key = "fully_noisy_class" if self.fully_noisy_class else "client_spread"
-            raise UserError(f"noise.{key} is for drawn noise, not for noise.kind = human.", "noise.kind=symmetric")
-        low, high = self.ratio - self.client_spread, self.ratio + self.client_spread
-        if self.client_spread and not 0 <= low <= high < 1:
-            raise UserError(
-                f"noise.client_spread = {self.client_spread:g} around noise.ratio = {self.ratio:g} goes from {low:g} "
-                f"to {high:g}, and noise lies in [0, 1).",
-                "a smaller noise.client_spread",
-            )
-        return self
-
-    @property
-    def per_client(self) -> bool:
-        """Whether the noise differs between clients by design, so that it is applied after the distribution."""
-        return self.client_spread > 0 or self.fully_noisy_class
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether these settings make labels wrong that are right."""
-        return self.kind != "human" and (self.ratio > 0 or self.per_client)
-
-    @property
-    def expected_ratio(self) -> float:
-        """The share of wrong labels that tau = "known" uses: the paper's epsilon, also with `fully_noisy_class`.
-
-        >>> NoiseSpec(ratio=0.2).expected_ratio, NoiseSpec(kind="human").expected_ratio
-        (0.2, 0.4021)
-        """
-        return cifar10n.RATES[self.labels] if self.kind == "human" else self.ratio
-
-    @property
-    def text(self) -> str:
-        """A description of the noise in a few words.
-
-        >>> NoiseSpec(client_spread=0.2, fully_noisy_class=True).text
-        'symmetric 0.4 ± 0.2, one class entirely wrong'
-        >>> NoiseSpec(kind="human").text
-        'human worse'
-        """
-        if self.kind == "human":
-            return f"human {self.labels}"
-        spread = f" ± {self.client_spread:g}" if self.client_spread else ""
-        return f"{self.kind} {self.ratio:g}{spread}" + (", one class entirely wrong" if self.fully_noisy_class else "")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from rofl.core.serialization import deserialize, serialize
 from rofl.core.settings import Settings, rename
 from rofl.core.tensors import Tensors, digest
 from rofl.data import atomic
+from rofl.data.regular_file import read_regular
 from rofl.data.specs import SplitSpec
 from rofl.errors import UserError
 
@@ -49,10 +50,7 @@ def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tens
         "settings": _settings(spec),
         "digest": digest(tensors),
     }
-    try:
-        atomic.atomic_write(path, serialize({"scene": tensors}, metadata))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}).", "another --out") from error
+    atomic.atomic_write(path, serialize({"scene": tensors}, metadata))
 
 
 def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tuple[Tensor, list[Tensor]]:
@@ -68,7 +66,7 @@ def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tupl
         UserError: the file is damaged, or was written for other data or settings.
     """
     try:
-        groups, metadata = deserialize(path.read_bytes())
+        groups, metadata = deserialize(read_regular(path))
         tensors = groups["scene"]
         if metadata["kind"] != _KIND or metadata["digest"] != digest(tensors):
             raise ValueError("its content is not what was written")
@@ -91,7 +89,9 @@ def _settings(spec: SplitSpec) -> Settings:
         "data.partition": data.partition,
         **{f"noise.{key}": value for key, value in spec.noise.model_dump(exclude={"on_user_data"}).items()},
         **({"data.shards": data.shards} if data.partition == "shards" else {}),
-        **({"data.alpha": data.alpha} if data.partition == "dirichlet" else {}),
+        **({"data.alpha": data.alpha} if data.partition in ("dirichlet", "bernoulli", "quantity") else {}),
+        **({"data.class_probability": data.class_probability} if data.partition == "bernoulli" else {}),
+        **({"data.client_classes": data.client_classes} if data.partition == "classes" else {}),
     }
 
 

@@ -48,6 +48,16 @@ class Identity(Transform):
         return pixels.to(torch.float32, copy=True)
 
 
+def user_transform(channels: int, side: int) -> Transform:
+    """Return the transform of user images: scaling of 0..1 to about -2..2, and random crops.
+
+    Args:
+        channels: 1 for grey, 3 for colours.
+        side: the height of an image in pixels.
+    """
+    return Transform((0.5,) * channels, (0.25,) * channels, crop=max(1, side // 14))
+
+
 def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Tensor:
     """Return each image shifted by a random offset of up to `padding` pixels each way, padded with zeros.
 

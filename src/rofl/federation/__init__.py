@@ -1,13 +1,29 @@
 """Federations over a network, on Flower: the coordinator (`serve`), a site (`join`), and the protocol between them.
 
 May import: core, data, models, methods, audit, config, simulation, training. Parts of flwr that are not its
-public interface are imported in `flower_internal` only.
+public interface are imported in `flower_internal` only. The names below are imported when they are first used: the
+gateway's process needs none of them, nor torch.
 """
 
-from rofl.federation.client_app import Client, SiteData, make_client_app
-from rofl.federation.flower_engine import FlowerEngine
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
-from rofl.federation.strategy import MethodStrategy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rofl.federation.client_app import Client, SiteData, make_client_app
+    from rofl.federation.flower_engine import FlowerEngine
+    from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
+    from rofl.federation.strategy import MethodStrategy
+
+_PUBLIC = {  # name -> module below this one
+    "Client": "client_app",
+    "FlowerEngine": "flower_engine",
+    "MethodStrategy": "strategy",
+    "SiteData": "client_app",
+    "SiteEvaluation": "site_records",
+    "SiteInfo": "site_records",
+    "SiteReport": "site_records",
+    "make_client_app": "client_app",
+}
 
 __all__ = [
     "Client",
@@ -19,3 +35,11 @@ __all__ = [
     "SiteReport",
     "make_client_app",
 ]
+
+
+if not TYPE_CHECKING:  # mypy would take any name for a good one
+
+    def __getattr__(name: str) -> Any:
+        if name not in _PUBLIC:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)

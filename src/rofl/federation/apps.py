@@ -39,7 +39,8 @@ def main(grid: Grid, context: Context) -> None:
         experiment.seed,
     )
     strategy.start(grid, ArrayRecord({}), num_rounds=experiment.rounds)
-    result = digest(strategy.server_state.model, strategy.server_state.aux)
+    last = strategy.server_state.evaluated()
+    result = digest(last.model, last.aux)
     logging.getLogger("flwr").info("digest %s", result)
     path = str(run_config.get("digest-file", ""))
     if path:

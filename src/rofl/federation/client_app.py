@@ -9,7 +9,9 @@ from flwr.clientapp import ClientApp
 
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
-from rofl.federation.protocol import RoundRequest, decode_request, encode_update
+from rofl.federation.masking.mask_messages import get_session
+from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
+from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
 from rofl.methods.base import ServerState, Update
 
@@ -18,6 +20,10 @@ _STATE = "rofl-state-"  # context.state has one record for each round whose clie
 
 class Client(Protocol):
     """One client with its data, for the settings of one run."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples it trains with."""
 
     def train(
         self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
@@ -34,8 +40,11 @@ class Client(Protocol):
     def evaluate(self, server_state: ServerState) -> SiteEvaluation:
         """Return how many held-out samples the model classifies as labelled."""
 
+    def report(self, server_state: ServerState) -> SiteReport:
+        """Audit the labels with the final model, and return counts."""
+
     def finish(self, server_state: ServerState, history: str) -> SiteReport:
-        """Audit the labels with the final model, and return counts; `history` has all rounds as a JSON list."""
+        """Do the same, and write the site's run folder; `history` has all rounds as a JSON list."""
 
 
 class SiteData(Protocol):
@@ -48,46 +57,64 @@ class SiteData(Protocol):
         """Return the client for the settings of a request; the same object while the settings stay the same."""
 
 
-def make_client_app(
-    data: SiteData, on_request: Callable[[str, RoundRequest], None] = lambda kind, request: None
-) -> ClientApp:
+def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None = None) -> ClientApp:
     """Return a Flower ClientApp for any method.
 
     Args:
         data: The site's data, which makes the clients.
-        on_request: Called with the kind of each request (`describe`, `train`, `evaluate`, `finish`) before it is done.
+        gate: Returns the gate that requests and replies pass; None for one that admits everything, for data that
+            everybody has.
     """
-    app = ClientApp()
+    app, open_gate = ClientApp(), SiteGate()
+    gate_of = gate or (lambda context: open_gate)
 
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
         request, _ = decode_request(message.content)
-        on_request("describe", request)
-        return Message(data.describe(request, context).encode(), reply_to=message)
+        gate_of(context).admit("describe", request)
+        return Message(gate_of(context).greeting(data.describe(request, context)).encode(), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        on_request("train", request)
-        state = load_state(context.state, request.state_round)
-        client = data.client(request, context)
+        own, session = gate_of(context), get_session(message.content)
+        own.admit("train", request, session)
+        state, client = load_state(context.state, request.state_round), data.client(request, context)
+        own.check_samples(client.samples)
         update, state = client.train(_required(server_state), request.index, state, request.cautious)
         save_state(context.state, request, state)
-        return Message(encode_update(update, request.bf16), reply_to=message)
+        content = encode_update(update, request.bf16)
+        return Message(own.release("train", request, content, session), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        on_request("evaluate", request)
-        evaluation = data.client(request, context).evaluate(_required(server_state))
-        return Message(evaluation.encode(), reply_to=message)
+        own, session = gate_of(context), get_session(message.content)
+        own.admit("evaluate", request, session)
+        counts = own.evaluation(data.client(request, context).evaluate(_required(server_state)))
+        return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
+
+    @app.query("report")
+    def report(message: Message, context: Context) -> Message:
+        request, server_state = decode_request(message.content, exact=True)
+        own, session = gate_of(context), get_session(message.content)
+        own.admit("report", request, session)
+        counts = own.report(data.client(request, context).report(_required(server_state)))
+        return Message(own.release("report", request, counts.encode(), session), reply_to=message)
+
+    @app.query("unmask")
+    def unmask(message: Message, context: Context) -> Message:
+        return Message(gate_of(context).unmask(message.content), reply_to=message)
 
     @app.query("finish")
     def finish(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        on_request("finish", request)
-        report = data.client(request, context).finish(_required(server_state), request.history)
-        return Message(report.encode(), reply_to=message)
+        own = gate_of(context)
+        own.admit("finish", request)
+        counts = own.report(data.client(request, context).finish(_required(server_state), request.history))
+        # with masks, its counts went into a sum before
+        content = put_sums(RecordDict(), {}) if own.masks is not None and own.masks.in_use else counts.encode()
+        return Message(own.release("finish", request, content, None), reply_to=message)
 
     return app
 

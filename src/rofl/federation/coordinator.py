@@ -4,13 +4,17 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
 from rofl.core.rng import derive
+from rofl.data.preprocessing import preprocessing_of, user_preprocessing
 from rofl.errors import UserError
+from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.flower_engine import FlowerEngine, ServerEngine
+from rofl.federation.masking.choice import check_masks, uses_masks, with_masks
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
@@ -21,10 +25,12 @@ from rofl.federation.site_registry import SiteRegistry
 from rofl.simulation.client import NetworkSpec
 from rofl.training.guard import judge_counts
 from rofl.training.inputs import load_inputs
+from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Listener, load_or_init, train, training_summary
 from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run, start_simulation
+from rofl.training.saved_model.model_record import ModelRecord
 
 _FLOWER = "flower"  # the folder of Flower's logs; a start that failed leaves it behind
 
@@ -73,9 +79,12 @@ def serve(
         UserError: If the folder is in use, the address is refused, or too few sites connect.
         Interrupted: On Ctrl-C; every finished round is on disk.
     """
-    if folder.exists() and (not folder.is_dir() or {each.name for each in folder.iterdir()} - {_FLOWER}):
+    if folder.exists() and (
+        not folder.is_dir() or {each.name for each in folder.iterdir()} - {_FLOWER, LOCK_FILE, LOG_FILE}
+    ):
         raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out, or --resume")
-    return _coordinate(RunDir(folder), config, experiment, callbacks or ServeCallbacks(), data_dir)
+    chosen = None if experiment is None else with_masks(experiment, config)
+    return _coordinate(RunDir(folder), config, chosen, callbacks or ServeCallbacks(), data_dir)
 
 
 def resume_serve(
@@ -114,19 +123,25 @@ def _coordinate(
     callbacks: ServeCallbacks,
     data_dir: Path | None,
 ) -> Run:
-    with open_server(run_dir.path / _FLOWER, config, callbacks.on_message) as registry:
+    with (
+        exclusive(run_dir.path, "program"),
+        open_server(
+            run_dir.path / _FLOWER, config, callbacks.on_message, EventLog(run_dir.path / LOG_FILE)
+        ) as registry,
+    ):
         config.write(run_dir.path)
         if experiment is not None:
             run_dir.write_experiment(experiment)
         settings = experiment.toml() if experiment is not None else ""
         sites = registry.wait_for_sites(RoundRequest(settings), config.wait)
-        agreed = experiment if experiment is not None else negotiate(sites, config.settings)
+        agreed = experiment if experiment is not None else with_masks(negotiate(sites, config.settings), config)
         if agreed.clients != config.clients:
             raise UserError(f"The settings are for {agreed.clients} clients, and {config.clients} sites are asked for.")
         if experiment is None:
             callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
             run_dir.write_experiment(agreed)
         callbacks.on_start(agreed)
+        registry.log.write("settings", settings=agreed.toml(), version=version("rofl"))
         return _train(run_dir, agreed, registry, config, callbacks, data_dir)
 
 
@@ -154,7 +169,12 @@ def _train(
             config.wait,
             dict(start.states),
         )
-        engine = FlowerEngine(driver, config.timeout)
+        masks = uses_masks(experiment, config)
+        check_masks(registry, masks)
+        callbacks.on_message(
+            f"Sums of sites are {'masked: this machine sees no single one' if masks else 'not masked'}."
+        )
+        engine = FlowerEngine(driver, config.timeout, masks)
         test = None
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
@@ -166,7 +186,7 @@ def _train(
         shared = _history_for_sites(trained.history)
         reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)
     sites = [registry.sites[client] for client in range(registry.clients)]
-    note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports)
+    note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports.finished)
     noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
     metrics = AuditMetrics(
         detection=None,
@@ -175,15 +195,23 @@ def _train(
         classes=list(classes),
         shape=list(network.shape),
     )
+    known = reports.by_client
     site_records = {
-        site.name: SiteRecord(samples=site.samples, flagged=reports[site.client].flagged)
+        site.name: SiteRecord(
+            samples=site.samples, flagged=known[site.client].flagged if site.client in known else None
+        )
         for site in sites
-        if site.client in reports
+        if site.client in reports.finished
     }
-    warnings = judge_counts(count_suggestions(reports.values()), classes, trained.selected_round) if reports else []
+    found = reports.counts
+    warnings = judge_counts(count_suggestions(found), classes, trained.selected_round) if found else []
     summary = training_summary(experiment, trained, warnings, noise_ratio, note).with_audit(metrics)
     summary = summary.model_copy(update={"sites": site_records})
+    form = preprocessing_of(federated.images) if federated is not None else user_preprocessing(network.shape)
+    record = ModelRecord.of(experiment.name, network, tuple(classes), form)
+    run_dir.write_model_record(record.with_weights(trained.selected_state.model))
     run_dir.write_summary(summary)
+    registry.log.write("finished", rounds=len(trained.history), digest=summary.digest)
     return Run(run_dir.path, experiment, summary, trained.history)
 
 

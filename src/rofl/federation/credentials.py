@@ -4,21 +4,25 @@ The coordinator's certificate is signed by an authority that only this federatio
 authority. A site is identified by its key: the coordinator keeps the public key, and the private key goes to the site.
 """
 
+import re
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
+from rofl.federation.gateway.admission import AdmittedKey
 
+SITE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+_MAX_BYTES = 2**20  # of a file
 _Read = TypeVar("_Read")
 
 
@@ -31,12 +35,20 @@ class ServerCredentials:
         certificate: The coordinator's certificate.
         key: The coordinator's private key.
         sites: Name and public key of each site in order; the key is what Flower takes to register a node.
+        certificates: By a site's name, the certificate of its key, by which other sites know it; folders of 0.1 have
+            none.
     """
 
     ca: Path
     certificate: Path
     key: Path
     sites: tuple[tuple[str, bytes], ...]
+    certificates: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def admitted(self) -> tuple[AdmittedKey, ...]:
+        """The sites' keys, for the gateway."""
+        return tuple(AdmittedKey(name, key) for name, key in self.sites)
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -48,7 +60,11 @@ class ServerCredentials:
         load_private_key(key, serialization.load_pem_private_key)
         sites = load_file(folder / "sites.toml", parse_sites)
         form = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        return cls(ca, certificate, key, tuple((name, public.public_bytes(*form)) for name, public in sites.items()))
+        keys = tuple((name, public.public_bytes(*form)) for name, public in sites.items())
+        paths = {name: folder / "certificates" / f"{name}.pem" for name in sites}
+        return cls(
+            ca, certificate, key, keys, {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+        )
 
 
 @dataclass(frozen=True)
@@ -79,11 +95,11 @@ class SiteCredentials:
 def load_file(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
     """Return what a file holds; a UserError says in one sentence what is wrong with it."""
     try:
-        return parse(path.read_bytes())
+        return parse(read_regular(path, _MAX_BYTES))
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise UserError(f"The file {path} {reason}.", "a new copy of the folder") from error
-    except (ValueError, TypeError, KeyError, UnsupportedAlgorithm) as error:
+    except Exception as error:  # cryptography and tomllib raise errors of many types
         raise UserError(f"The file {path} is damaged.", "a new copy of it") from error
 
 
@@ -101,13 +117,17 @@ def parse_sites(raw: bytes) -> dict[str, ec.EllipticCurvePublicKey]:
     """Return name and public key of each site, from the text of `sites.toml`."""
     sites = {}
     for line in tomllib.loads(raw.decode())["site"]:
-        public = serialization.load_ssh_public_key(str(line["key"]).encode())
-        if not isinstance(public, ec.EllipticCurvePublicKey):
-            raise ValueError(line["name"])
-        sites[str(line["name"])] = public
+        name, public = line["name"], serialization.load_ssh_public_key(line["key"].encode())
+        known = not isinstance(name, str) or not SITE_NAME.fullmatch(name) or name in sites
+        if known or not isinstance(public, ec.EllipticCurvePublicKey):
+            raise ValueError(name)
+        sites[name] = public
     return sites
 
 
 def _parse_site(raw: bytes) -> tuple[str, int]:
     facts = tomllib.loads(raw.decode())
-    return str(facts["name"]), int(facts["index"])
+    name, index = facts["name"], facts["index"]
+    if not isinstance(name, str) or not SITE_NAME.fullmatch(name) or not isinstance(index, int) or index < 0:
+        raise ValueError(name)
+    return name, index

@@ -7,10 +7,12 @@ from typing import TypeVar
 from flwr.app import RecordDict
 
 from rofl.data.federated import FederatedDataset
+from rofl.federation.masking.secure_sum import SumResult, secure_sum
+from rofl.federation.message_facts import describe_received
 from rofl.federation.messaging import NodeConnection, send_and_receive
-from rofl.federation.protocol import RoundRequest, encode_request
+from rofl.federation.protocol import RoundRequest, encode_request, request_round
 from rofl.federation.round_driver import RoundDriver
-from rofl.federation.site_records import SiteEvaluation, SiteReport, pooled_accuracy, pooled_counts
+from rofl.federation.site_records import SiteEvaluation, SiteReport, SiteReports, pooled_accuracy, pooled_counts
 from rofl.methods.base import ServerState
 from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
@@ -30,10 +32,12 @@ class FlowerEngine:
     Attributes:
         driver: Makes the requests of a round and aggregates the replies.
         timeout: Seconds that a site may take for its part of a round.
+        masks: Whether sites mask their sums, so that only those over all sites are known here.
     """
 
     driver: RoundDriver
     timeout: float = 3600.0
+    masks: bool = False
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
@@ -54,8 +58,14 @@ class FlowerEngine:
         """
         for index in range(first, last + 1):
             plan = self.driver.begin(server_state, index, cautious)
-            result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
+            if self.masks:
+                summed = self._sum("train", plan.requests, plan.nodes, plan.cohort)
+                result = self.driver.aggregate_sum(plan, summed)
+            else:
+                result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
             server_state = result.server_state
+            left_out = {self.driver.registry.sites[client].name: why for client, why in result.dropped.items()}
+            self.driver.registry.log.write("round", round=index, left_out=left_out)
             yield result
 
     def evaluate(self, server_state: ServerState, index: int, classes: int) -> Evaluation:
@@ -66,11 +76,11 @@ class FlowerEngine:
             index: Its round.
             classes: How many classes it has.
         """
-        request = encode_request(RoundRequest(self.driver.settings, index), server_state)
-        replies = self._collect("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes)).values()
+        request = encode_request(RoundRequest(self.driver.settings, index), server_state.evaluated())
+        replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes))
         return Evaluation(pooled_accuracy(replies), pooled_counts(replies))
 
-    def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> dict[int, SiteReport]:
+    def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
 
         Args:
@@ -80,14 +90,46 @@ class FlowerEngine:
             classes: How many classes the model has.
 
         Returns:
-            The reports of the sites that answered, by client.
+            What the sites found; with masks, over all of them together.
         """
         self.driver.registry.wait_for_stragglers(
             RoundRequest(self.driver.settings, index), min(_LAST_CALL, self.driver.wait)
         )
         request = RoundRequest(self.driver.settings, index, history=history)
         content = encode_request(request, server_state, exact=True)
-        return self._collect("query.finish", content, lambda reply: SiteReport.decode(reply, classes))
+        if not self.masks:
+            reports = self._collect("query.finish", content, lambda reply: SiteReport.decode(reply, classes))
+            return SiteReports(list(reports.values()), frozenset(reports), reports)
+        asked = encode_request(RoundRequest(self.driver.settings, index), server_state, exact=True)
+        found = self._counts("query.report", asked, lambda reply: SiteReport.decode(reply, classes))
+        return SiteReports(found, frozenset(self._collect("query.finish", content, lambda reply: True)))
+
+    def _counts(self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T]) -> list[T]:
+        """Return the counts of all connected sites, or with masks one record with their sum; none where it fails."""
+        if not self.masks:
+            return list(self._collect(kind, request, decode).values())
+        registry = self.driver.registry
+        nodes = registry.connected()
+        summed = self._sum(kind, dict.fromkeys(nodes, request), nodes, list(registry.sites))
+        for client, problem in summed.problems.items():
+            registry.on_message(f"{registry.sites[client].name} is not counted: {problem}.")
+        try:
+            return [] if summed.content is None else [decode(summed.content)]
+        except (ValueError, TypeError) as error:
+            registry.on_message(f"The counts of the sites cannot be used: {error}.")
+            return []
+
+    def _sum(
+        self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection], clients: list[int]
+    ) -> SumResult:
+        """Return a masked sum over sites; `clients` are all that may be in it, connected or not."""
+        peers = [self.driver.registry.peer(client) for client in clients]
+        connections = dict(nodes)
+
+        def send(kind: str, requests: Mapping[int, RecordDict]) -> Iterator[tuple[int, RecordDict | str]]:
+            return self._send(kind, requests, connections)
+
+        return secure_sum(kind, requests, peers, send)
 
     def _collect(self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T]) -> dict[int, T]:
         """Send one request to all connected sites; return their decoded replies, without those that cannot be used."""
@@ -106,8 +148,18 @@ class FlowerEngine:
     def _send(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]
     ) -> Iterator[tuple[int, RecordDict | str]]:
-        grid = self.driver.registry.grid
-        return send_and_receive(grid, kind, requests, nodes, self._refresh_nodes, self.timeout)
+        """Send requests, and yield the replies as they arrive; both are logged."""
+        registry = self.driver.registry
+        for client, request in requests.items():
+            asked = {"kind": kind, "site": registry.sites[client].name, "round": request_round(request)}
+            registry.log.write("asked", **asked, masked="masks" in request)
+        for client, reply in send_and_receive(registry.grid, kind, requests, nodes, self._refresh_nodes, self.timeout):
+            answered = {"kind": kind, "site": registry.sites[client].name}
+            if isinstance(reply, str):
+                registry.log.write("failed", **answered, reason=reply)
+            else:
+                registry.log.write("received", **answered, **describe_received(reply))
+            yield client, reply
 
     def _refresh_nodes(self) -> dict[int, NodeConnection]:
         """Return all connections, after new ones were asked who they are."""

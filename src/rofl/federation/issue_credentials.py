@@ -3,11 +3,13 @@
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import tomli_w
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat, PublicFormat
@@ -15,11 +17,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rofl.data import atomic
 from rofl.errors import UserError
-from rofl.federation.credentials import load_file, load_private_key, parse_sites
+from rofl.federation.credentials import SITE_NAME, load_file, load_private_key, parse_sites
 
 _CA_LIFE, _SERVER_LIFE, _RENEWAL = timedelta(days=3650), timedelta(days=825), timedelta(days=90)
 _HERE = ("localhost", "127.0.0.1", "::1")  # where the coordinator's own programs connect
-_SITE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*")
 _AUTHORITY, _COORDINATOR = (
     x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("rofl federation", "rofl coordinator")
@@ -52,6 +53,8 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -
     for site in sites:
         if site not in known:
             known[site] = _admit(folder / "sites" / site, len(known), authority)
+    for name, public in known.items():
+        _certify_site(server / "certificates" / f"{name}.pem", name, public, authority)
     lines = [{"name": name, "key": _openssh(public)} for name, public in known.items()]
     atomic.atomic_write(register, tomli_w.dumps({"site": lines}))
 
@@ -62,31 +65,34 @@ class _Authority:
     def __init__(self, key: ec.EllipticCurvePrivateKey, path: Path) -> None:
         self._key = key
         if not path.exists():
-            atomic.atomic_write(path, self.sign(key, _AUTHORITY, _CA_LIFE))
+            atomic.atomic_write(path, self.sign(key.public_key(), _AUTHORITY, _CA_LIFE))
         if load_file(path, x509.load_pem_x509_certificate).public_key() != key.public_key():
             raise UserError(f"The certificate {path} was not made with this ca.key.", "put the right ca.key back")
         self.certificate = path.read_bytes()
 
     def sign(
-        self, key: ec.EllipticCurvePrivateKey, name: x509.Name, life: timedelta, *others: x509.ExtensionType
+        self, public: ec.EllipticCurvePublicKey, name: x509.Name, life: timedelta, *others: x509.ExtensionType
     ) -> bytes:
         """Return a certificate for a key, as PEM.
 
         Args:
-            key: The key; the authority's own key gives its root certificate.
+            public: The key; the authority's own key gives its root certificate.
             name: The subject.
             life: For how long it is valid, from yesterday on.
             *others: Further extensions.
         """
-        ca, start = key is self._key, datetime.now(UTC) - timedelta(days=1)  # a site's clock may be slow
+        ca, start = (
+            public == self._key.public_key(),
+            datetime.now(UTC) - timedelta(days=1),
+        )  # a site's clock may be slow
         limits = x509.BasicConstraints(ca=ca, path_length=0 if ca else None)
         no = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False)
         usage = x509.KeyUsage(
             digital_signature=not ca, key_cert_sign=ca, crl_sign=ca, encipher_only=False, decipher_only=False, **no
         )
-        subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        subject = x509.SubjectKeyIdentifier.from_public_key(public)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = x509.CertificateBuilder(_AUTHORITY, name, key.public_key(), x509.random_serial_number())
+        builder = x509.CertificateBuilder(_AUTHORITY, name, public, x509.random_serial_number())
         builder = builder.not_valid_before(start).not_valid_after(start + life)
         for extension in (limits, usage, subject, issuer, *others):
             builder = builder.add_extension(extension, critical=extension in (limits, usage))
@@ -105,7 +111,21 @@ def _certify(server: Path, hosts: Sequence[x509.GeneralName], authority: _Author
         hosts = [*named, *hosts]
     names = x509.SubjectAlternativeName(dict.fromkeys(hosts))
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-    atomic.atomic_write(path, authority.sign(key, _COORDINATOR, _SERVER_LIFE, names, purpose))
+    atomic.atomic_write(path, authority.sign(key.public_key(), _COORDINATOR, _SERVER_LIFE, names, purpose))
+
+
+def _certify_site(path: Path, name: str, public: ec.EllipticCurvePublicKey, authority: _Authority) -> None:
+    """Write the certificate by which other sites know a site's key, unless the present one is valid for long enough."""
+    if path.exists():
+        old = load_file(path, x509.load_pem_x509_certificate)
+        lasts = old.not_valid_after_utc - datetime.now(UTC) > _RENEWAL
+        with suppress(InvalidSignature, ValueError):  # of another authority
+            old.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
+            if lasts and old.public_key() == public:
+                return
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])  # which the coordinator's own does not have
+    atomic.atomic_write(path, authority.sign(public, subject, _SERVER_LIFE, purpose))
 
 
 def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurvePublicKey:
@@ -146,7 +166,7 @@ def _check_names(sites: Sequence[str], known: Iterable[str]) -> None:
         raise UserError("There must be at least one site.", "a name for each site")
     seen = {site.lower() for site in known if site not in sites}  # some file systems do not tell A from a
     for site in sites:
-        if not _SITE_NAME.fullmatch(site):
+        if not SITE_NAME.fullmatch(site):
             allowed = "letters, digits, dot, dash and underscore, and no dot at the beginning"
             raise UserError(f"{site!r} cannot be the name of a site.", allowed)
         if site.lower() in seen:

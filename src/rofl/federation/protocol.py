@@ -18,7 +18,7 @@ from rofl.errors import UserError
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
-PROTOCOL = 2  # raise it when a side of another version would misunderstand a message
+PROTOCOL = 3  # raise it when a side of another version would misunderstand a message
 _FIRST_PROTOCOL = 1  # of rofl 0.1, whose messages carry no version
 
 # The names that 0.1 uses: a site of that version can still answer the greeting, and is then told to update.
@@ -27,6 +27,10 @@ _REQUEST, _STATE_ROUND = "order", "kept"
 
 class ProtocolError(UserError):
     """Coordinator and site use different protocols. The text names versions only, so that it may be sent."""
+
+
+class Refusal(UserError):
+    """A site does not do what it is asked for. The text names settings and conditions only, so that it may be sent."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def check_protocol(theirs: object, name: str, our_name: str) -> None:
     >>> check_protocol(1, "north", "the coordinator")
     Traceback (most recent call last):
     ...
-    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 2: update rofl at north.
+    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 3: update rofl at north.
     """
     version = _FIRST_PROTOCOL if theirs is None else theirs
     if not is_int(version):
@@ -124,6 +128,13 @@ def decode_request(content: RecordDict, exact: bool = False) -> tuple[RoundReque
     if "arrays" not in content:
         return request, None
     return request, ServerState(*get_tensors(content, "model", "aux", bf16=request.bf16 and not exact))
+
+
+def request_round(content: RecordDict) -> int:
+    """Return the round of a request that `encode_request` made; 0 for other requests."""
+    record = content.get(_REQUEST)
+    index = record.get("round") if isinstance(record, ConfigRecord) else 0
+    return index if is_int(index) else 0
 
 
 def readdress(content: RecordDict, request: RoundRequest) -> RecordDict:

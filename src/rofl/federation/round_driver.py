@@ -10,11 +10,20 @@ from dataclasses import dataclass, field
 
 from flwr.app import RecordDict
 
+from rofl.federation.masking.secure_sum import SumResult
 from rofl.federation.messaging import NodeConnection
 from rofl.federation.protocol import RoundRequest, decode_update, encode_request, readdress
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import Method, RoundContext, ServerState, Update
-from rofl.simulation.rounds import ClientReply, RoundResult, aggregate_round, check_update, sample_cohort
+from rofl.simulation.rounds import (
+    ClientReply,
+    CohortTotal,
+    RoundResult,
+    aggregate_round,
+    apply_total,
+    check_update,
+    sample_cohort,
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,28 @@ class RoundDriver:
         updates = self._updates(plan, replies)
         method = self.method.cautious() if plan.cautious else self.method
         return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started)
+
+    def aggregate_sum(self, plan: RoundPlan, summed: SumResult) -> RoundResult:
+        """Make the next server state from a sum of updates, of which no single one is known here.
+
+        Args:
+            plan: The round.
+            summed: The sum, or why there is none.
+        """
+        method = self.method.cautious() if plan.cautious else self.method
+        zero, dropped = method.zero_update(plan.server_state), dict(summed.problems)
+        total, problem = zero, None
+        if summed.content is not None:
+            total, problem = parse_reply(summed.content, zero, bf16=False)
+        if problem is not None:
+            total, dropped = zero, dict.fromkeys(plan.cohort, f"the sum over the sites cannot be used: {problem}")
+        if summed.content is not None and problem is None:
+            self.state_rounds.update(dict.fromkeys(summed.arrived, plan.index))
+        ctx, order = (
+            RoundContext(plan.index, self.seed),
+            {client: dropped[client] for client in plan.cohort if client in dropped},
+        )
+        return apply_total(method, plan.server_state, ctx, CohortTotal(plan.cohort, total, order), plan.started)
 
     def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:
         zero, bf16 = self.method.zero_update(plan.server_state), RoundRequest(self.settings).bf16

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import tomli_w
+from pydantic import TypeAdapter, ValidationError
 
 from rofl.config.overrides import read_toml
 from rofl.core.settings import Settings
@@ -28,6 +29,7 @@ class ServerConfig:
         wait: Seconds to wait for the sites to connect.
         timeout: Seconds that a site may take for its part of a round.
         settings: Changes to the experiment, by dotted keys, where its other settings follow from the sites' data.
+        masks: Whether sites mask their sums: "auto" where a sum has three sites or more, "on" or "off".
     """
 
     address: str
@@ -36,6 +38,7 @@ class ServerConfig:
     wait: float = 600.0
     timeout: float = 3600.0
     settings: Settings = field(default_factory=dict)
+    masks: str = "auto"
 
     @classmethod
     def create(cls, credentials: Path | None, clients: int = 0) -> "ServerConfig":
@@ -93,6 +96,8 @@ class ServerConfig:
         if not (folder / _FILE).is_file():
             raise UserError(f"{folder} is no folder of rofl serve: it has no {_FILE}.", "rofl resume, for a local run")
         try:
-            return cls(**read_toml(folder / _FILE))
-        except TypeError as error:
-            raise UserError(f"{folder / _FILE} is damaged ({error}).", "a new run") from error
+            return TypeAdapter(cls).validate_python(read_toml(folder / _FILE))
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(f"{folder / _FILE} is damaged ({reason}).", "a new run") from error

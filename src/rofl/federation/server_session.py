@@ -1,7 +1,7 @@
 """The processes of a coordinator: a SuperLink on this machine, the gateway that sites reach, and a Flower run.
 
-The SuperLink is a child process that listens on loopback; the gateway is a thread of this process; and the Flower run
-is acquired by this process, so that no code is shipped and no further process is started.
+SuperLink and gateway are child processes; the SuperLink listens on loopback only. The Flower run is acquired by this
+process, so that no code is shipped and no further process is started.
 """
 
 import shutil
@@ -10,11 +10,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rofl.federation.credentials import ServerCredentials
+from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal.control import Control
 from rofl.federation.flower_internal.processes import free_port, new_secret, start_superlink
 from rofl.federation.flower_internal.runtime import TaskClient, server_grid
-from rofl.federation.gateway import Gateway
+from rofl.federation.gateway.process import Gateway, make_settings
 from rofl.federation.server_config import ServerConfig
+from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_registry import SiteRegistry
 
 _HOLD = 15.0  # seconds that a site's poll for work is held; after an empty response Flower sleeps for 3
@@ -22,13 +24,16 @@ _MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
 
 
 @contextmanager
-def open_server(home: Path, config: ServerConfig, on_message: Callable[[str], None]) -> Iterator[SiteRegistry]:
+def open_server(
+    home: Path, config: ServerConfig, on_message: Callable[[str], None], log: EventLog
+) -> Iterator[SiteRegistry]:
     """Start SuperLink, gateway and a Flower run, and yield the registry of sites; all of it ends with the block.
 
     Args:
         home: A folder for logs and Flower's own files.
         config: Where and how sites connect.
         on_message: Called with sentences for people.
+        log: Where requests and replies are written.
 
     Raises:
         UserError: If the credentials cannot be read, the address is refused, or the SuperLink does not start.
@@ -39,20 +44,14 @@ def open_server(home: Path, config: ServerConfig, on_message: Callable[[str], No
     ca = credentials.ca.read_bytes() if credentials else None
     tls = (credentials.ca, credentials.certificate, credentials.key) if credentials else None
     superlink_address = f"127.0.0.1:{port}"
+    superlink_ca = credentials.ca if credentials else None
+    admitted = credentials.admitted[: config.clients] if credentials else ()
+    settings = make_settings(superlink_address, tls and tls[1:], superlink_ca, _HOLD, _MAX_REQUEST)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, home / "flwr", ignore_errors=True)
         stack.callback(secret.unlink, missing_ok=True)
         # The gateway comes first, since its address may be refused. Sites get 503 from it until the SuperLink is ready.
-        gateway = stack.enter_context(
-            Gateway(
-                config.address,
-                superlink_address,
-                tls and tls[1:],
-                credentials.ca if credentials else None,
-                _HOLD,
-                _MAX_REQUEST,
-            )
-        )
+        gateway = stack.enter_context(Gateway(config.address, settings, admitted, home / "gateway.log"))
         superlink = stack.enter_context(start_superlink(home, port, secret, tls))
         superlink.wait_for(port)
         control = Control(superlink_address, ca)
@@ -66,4 +65,11 @@ def open_server(home: Path, config: ServerConfig, on_message: Callable[[str], No
         stack.callback(tasks.close)
         grid = stack.enter_context(server_grid(tasks))
         on_message(f"Waiting for {config.clients} sites at port {gateway.port}.")
-        yield SiteRegistry(grid, config.clients, keys if credentials else None, on_message)
+        certified = credentials.certificates if credentials else {}
+        certificates = {client: certified[name] for client, (name, _) in enumerate(sites) if name in certified}
+
+        def refresh() -> list[str]:
+            return [f"A site was refused: {reason}." for reason in gateway.refresh()]
+
+        site_keys = SiteKeys(keys if credentials else None, [name for name, _ in sites], certificates, refresh)
+        yield SiteRegistry(grid, config.clients, site_keys, on_message, log)

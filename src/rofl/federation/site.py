@@ -2,23 +2,32 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import TypeAlias
 
 from flwr.app import Context, RecordDict
 
 from rofl.core.tensors import Tensors
 from rofl.data import user
+from rofl.data.user.names import safe_names
 from rofl.errors import UserError
+from rofl.federation.agreement import Agreement, AgreementFile
 from rofl.federation.credentials import SiteCredentials
+from rofl.federation.event_log import LOG_FILE, EventLog
+from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData, PartitionedData
+from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_node import SiteNode
+from rofl.federation.site_policy import POLICY_FILE, SitePolicy
 from rofl.federation.site_records import SiteInfo
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run, resume
 
 _PREVIEW_SAMPLES = 64  # what leaves a site does not depend on how many samples it has
+Consent: TypeAlias = Callable[[Agreement, bool], bool]
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -34,6 +43,8 @@ class SiteConfig:
         test: Images to test with; a fifth of `data` is held out where None.
         out: The folder to write; `runs/join-NAME` where None.
         data_dir: Where data sets lie; $ROFL_DATA where None.
+        policy: The file of the site's policy; `policy.toml` beside the credentials where None, and the defaults of
+            `SitePolicy` where that is not there either.
     """
 
     credentials: Path | None = None
@@ -43,6 +54,7 @@ class SiteConfig:
     test: Path | None = None
     out: Path | None = None
     data_dir: Path | None = None
+    policy: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -66,24 +78,31 @@ def join(
     *,
     on_message: Callable[[str], None] = lambda text: None,
     on_progress: user.Progress | None = None,
+    consent: Consent = lambda agreement, masked: True,
 ) -> Run:
     """Take part in a federation until the coordinator ends it.
+
+    Requests that the site's policy does not allow, or that differ from the first ones, are refused; `read_log` of
+    `rofl.federation.event_log` returns what was asked and what left.
 
     Args:
         server: The coordinator's host and port.
         config: Who this site is, and where its data lies.
         on_message: Called with sentences for people.
         on_progress: Called while images are decoded.
+        consent: Called once with what the coordinator proposes, before anything is trained, and whether sums are
+            masked; False declines.
 
     Returns:
         This site's finished run: the final model, and the audit of its labels.
 
     Raises:
-        UserError: If the credentials or the data cannot be used, the folder holds a finished run, or the coordinator is
-            on another machine and there are no credentials.
+        UserError: If the credentials, the policy or the data cannot be used, the folder holds a finished run, the
+            coordinator is on another machine and there are no credentials, or consent is declined.
     """
     credentials, client, name = _identity(config)
-    folder = config.out or Path("runs") / f"join-{name}"
+    policy = read_policy(config)
+    folder = config.out or Path("runs") / f"join-{safe_names([name])[0]}"
     if RunDir(folder).is_finished():
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
@@ -96,7 +115,18 @@ def join(
     else:
         data = LocalData(out=folder, data_dir=config.data_dir, name=name, source=_source(config), progress=on_progress)
         data.load()  # so that a mistake in the data shows before the coordinator is called
-    SiteNode(server, data, client, folder / "flower", credentials, on_message).run()
+    home, log = folder / "flower", EventLog(folder / LOG_FILE)
+    log.write("joined", server=server, name=name, version=version("rofl"), policy=policy.model_dump(mode="json"))
+    gate = SiteGate(
+        policy,
+        config.data is not None,
+        SiteMasks(client, home / "masks", credentials),
+        log,
+        AgreementFile(home / "agreement.toml"),
+        consent,
+    )
+    SiteNode(server, data, client, home, credentials, on_message, gate).run()
+    log.write("finished")
     return resume(folder)  # it is finished, so this reads it
 
 
@@ -112,7 +142,7 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     Raises:
         UserError: If there is no data, or it cannot be used.
     """
-    _, client, name = _identity(config)
+    credentials, client, name = _identity(config)
     if config.data is None:
         raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
     data = LocalData(name=name, source=_source(config), progress=on_progress)
@@ -120,12 +150,30 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     experiment = negotiate([data.load()], {"data.train": _PREVIEW_SAMPLES, "rounds": 1})
     site_client = data.client(RoundRequest(experiment.toml()), context)
     update, _ = site_client.train(site_client.initial_state, 1, {})
-    info = data.load()
+    info, masks = data.load(), SiteMasks(client, None, credentials)
+    keys = (masks.public, masks.signature)
     return OutgoingData(
-        SiteInfo(client, name, info.samples, info.side, info.channels, info.classes),
+        SiteInfo(client, name, info.samples, info.side, info.channels, info.classes, *keys),
         {"model": update.model, "aux": update.aux},
         {"weight": update.weight, **update.metrics},
     )
+
+
+def policy_path(config: SiteConfig) -> Path | None:
+    """Return where a site's policy is, or would be; None without credentials and without a path."""
+    if config.policy is not None:
+        return config.policy
+    return config.credentials / POLICY_FILE if config.credentials is not None else None
+
+
+def read_policy(config: SiteConfig) -> SitePolicy:
+    """Return a site's policy: that of its file, or the defaults where there is none.
+
+    Raises:
+        UserError: If the file that is named does not exist, or it cannot be used.
+    """
+    path = policy_path(config)
+    return SitePolicy.read(path) if path is not None and (config.policy or path.exists()) else SitePolicy()
 
 
 def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:

@@ -22,7 +22,7 @@ from rofl.training.loop import Trained
 from rofl.training.records import RoundRecord
 from rofl.training.run_dir import Checkpoint, RunDir
 from rofl.training.run_monitor import RunMonitor
-from rofl.training.runner import summarize
+from rofl.training.runner import evaluate_test_part, model_record, summarize
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class SiteClient:
         executor = ClientExecutor(config, data, flatten_state(initial_state), devices()[0])
         return cls(experiment, federated, client, executor, initial_state, out)
 
+    @property
+    def samples(self) -> int:
+        """How many samples it trains with."""
+        return sum(len(rows) for rows in self.federated.parts)
+
     def train(
         self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
     ) -> tuple[Update, Tensors]:
@@ -105,6 +110,10 @@ class SiteClient:
             counts = count_agreement(logits, labels)
         return SiteEvaluation(right, len(labels), counts)
 
+    def report(self, server_state: ServerState) -> SiteReport:
+        """Audit the labels with the saved model, and return counts."""
+        return self._counts(self._audit(server_state)[0])
+
     def finish(self, server_state: ServerState, history: str) -> SiteReport:
         """Audit the labels with the saved model, write the run folder, and return counts.
 
@@ -112,14 +121,20 @@ class SiteClient:
             server_state: That of the round whose model is saved.
             history: The records of all rounds, as a JSON list.
         """
-        self._load(server_state)
-        labels = self.federated.labels
-        logits, features = self.executor.predict_all("train", len(labels))
-        result = audit_labels(self.federated, server_state.aux.get("centroids"), logits, features)
+        result, logits = self._audit(server_state)
         if self.out is not None:
             records = [RoundRecord.model_validate(record) for record in json.loads(history)]
             self._write(RunDir(self.out), self._trained(server_state, records), result, logits)
-        suspects = result.suspects
+        return self._counts(result)
+
+    def _audit(self, server_state: ServerState) -> tuple[AuditResult, Tensor]:
+        """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
+        self._load(server_state)
+        logits, features = self.executor.predict_all("train", len(self.federated.labels))
+        return audit_labels(self.federated, server_state.aux.get("centroids"), logits, features), logits
+
+    def _counts(self, result: AuditResult) -> SiteReport:
+        labels, suspects = self.federated.labels, result.suspects
         table = transition_counts(labels, suspects.suggested, len(self.federated.images.classes))
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
@@ -145,6 +160,12 @@ class SiteClient:
         run_dir.write_checkpoint(Checkpoint(trained.selected_round, trained.selected_state, {}))
         run_dir.write_audit(result)
         run_dir.write_left_out(self.federated.images.unreadable)
+        run_dir.write_encoder(self.federated.images.encoder)
+        test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
+        run_dir.write_evaluation(evaluate_test_part(test_logits, self.federated.images))
+        network = self.executor.config.network
+        saved = trained.selected_state
+        run_dir.write_model_record(model_record(self.experiment, network, self.federated.images, saved))
         run_dir.write_summary(summarize(self.experiment, result, trained, logits))
 
     def _load(self, server_state: ServerState) -> None:

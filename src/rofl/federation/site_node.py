@@ -5,7 +5,6 @@ was restarted, and when Flower loses a message; the client states are in a file,
 """
 
 import shutil
-import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,16 +18,19 @@ from flwr.app import Context, Message
 from rofl.data import atomic
 from rofl.errors import UserError
 from rofl.federation.client_app import SiteData, make_client_app
+from rofl.federation.coordinator_link import CoordinatorLink
 from rofl.federation.credentials import SiteCredentials
 from rofl.federation.flower_internal.processes import FlowerProcess, free_port, new_secret, start_supernode
 from rofl.federation.flower_internal.runtime import TaskClient, deactivate_node, do_client_task
 from rofl.federation.protocol import RoundRequest
+from rofl.federation.site_gate import Declined, SiteGate
 from rofl.federation.state_file import StateFile
 from rofl.training.lock import exclusive
 
 _POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: after a task, and when none came for long
 _POLL_SERVER = 2.0  # seconds between two checks that the coordinator is there
 _RETRY = 1.0  # seconds before another try
+_PATIENCE = 20.0  # seconds for which the coordinator may not answer before the connection is made anew
 _LINGER = 5.0  # seconds in which the last reply can leave, where the coordinator stays
 
 
@@ -43,6 +45,7 @@ class SiteNode:
         home: A folder for logs, client states and Flower's own files.
         credentials: Its key and the certificate to trust; None on one machine only.
         on_message: Called with sentences for people.
+        gate: What requests and replies pass: the site's policy, masks and log.
     """
 
     server: str
@@ -51,14 +54,17 @@ class SiteNode:
     home: Path
     credentials: SiteCredentials | None
     on_message: Callable[[str], None]
+    gate: SiteGate = field(default_factory=SiteGate)
     _finished: bool = False
+    _declined: Declined | None = None
     _rounds: set[int] = field(default_factory=set)
 
     def run(self) -> None:
         """Take part until the coordinator ends the run; the coordinator may start late, stop, and be resumed.
 
         Raises:
-            UserError: If another program uses the same folder, or another program answers in the coordinator's place.
+            UserError: If another program uses the same folder, another program answers in the coordinator's place, or
+                the people here decline to take part.
         """
         with exclusive(self.home.parent, "rofl join"):
             while not self._finished:
@@ -72,6 +78,7 @@ class SiteNode:
                     self._work(node, TaskClient(f"127.0.0.1:{port}", secret.read_bytes()), instance)
             secret.unlink(missing_ok=True)
             shutil.rmtree(self.home / "flwr", ignore_errors=True)
+            shutil.rmtree(self.home / "masks", ignore_errors=True)  # so that nobody can unmask what was recorded
 
     def _work(self, node: FlowerProcess, tasks: TaskClient, instance: str) -> None:
         """Do tasks while the coordinator and the SuperNode are there.
@@ -81,7 +88,7 @@ class SiteNode:
             tasks: Where its tasks are.
             instance: The coordinator's start; another value ends this connection.
         """
-        checked = last_task = time.monotonic()
+        checked = answered = last_task = time.monotonic()
         end = float("inf")
         try:
             while time.monotonic() < end:
@@ -89,6 +96,9 @@ class SiteNode:
                     if do_client_task(tasks, self._handle):
                         last_task = time.monotonic()
                         end = time.monotonic() + _LINGER if self._finished else end
+                        if self._declined is not None:
+                            time.sleep(_LINGER)  # so that the coordinator is told
+                            raise self._declined
                         continue
                 except httpx.HTTPError:  # the SuperNode starts, or has ended, which is checked below
                     pass
@@ -101,7 +111,9 @@ class SiteNode:
                     return
                 if time.monotonic() - checked > _POLL_SERVER:
                     checked = time.monotonic()
-                    if self._instance() != instance:
+                    found = self._link.instance()
+                    answered = checked if found else answered
+                    if found not in (None, instance) or checked - answered > _PATIENCE:
                         return
                 time.sleep(min(_POLL_IDLE, _POLL_BUSY + 0.1 * (time.monotonic() - last_task)))
         finally:
@@ -117,7 +129,11 @@ class SiteNode:
         state_file.load_into(context.state)
         atomic.atomic_write(self.home / "node", str(context.node_id))
         try:
-            reply = self._client_app(message, context)
+            with self.gate.limits():
+                reply = self._client_app(message, context)
+        except Declined as error:
+            self._declined = error
+            raise
         except UserError as error:  # the coordinator gets an error reply, and goes on without us
             self.on_message(f"This could not be done: {error}")
             raise
@@ -129,8 +145,13 @@ class SiteNode:
         return reply
 
     @cached_property
+    def _link(self) -> CoordinatorLink:
+        return CoordinatorLink(self.server, self.credentials)
+
+    @cached_property
     def _client_app(self) -> Callable[[Message, Context], Message]:
-        return make_client_app(self.data, self._announce)
+        self.gate.on_request = self._announce
+        return make_client_app(self.data, lambda context: self.gate)
 
     def _announce(self, kind: str, request: RoundRequest) -> None:
         """Say what the coordinator asks for."""
@@ -146,34 +167,12 @@ class SiteNode:
     def _wait_for_coordinator(self) -> str:
         """Return which start of the coordinator answers, once it does."""
         announced = False
-        while (instance := self._instance()) is None:
+        while (instance := self._link.instance()) is None:
             if not announced:
                 self.on_message(f"The coordinator at {self.server} does not answer; trying again until it does.")
                 announced = True
             time.sleep(_RETRY)
         return instance
-
-    def _instance(self) -> str | None:
-        """Return the random name of the coordinator's start, or None if it does not answer.
-
-        Raises:
-            UserError: If the certificate of whoever answers was not signed by this federation's authority.
-        """
-        try:
-            return str(self._http.get("/v1/rofl").raise_for_status().json()["instance"])
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                problem = f"Whoever answers at {self.server} cannot prove to be the coordinator ({error})."
-                raise UserError(problem, "this federation's ca.crt, and a host that was named in --init") from error
-            return None
-
-    @cached_property
-    def _http(self) -> httpx.Client:
-        """An HTTP client that trusts this federation's authority only."""
-        if self.credentials is None:
-            return httpx.Client(base_url=f"http://{self.server}", timeout=5, trust_env=False)
-        trusted = ssl.create_default_context(cafile=str(self.credentials.ca))
-        return httpx.Client(base_url=f"https://{self.server}", timeout=5, verify=trusted, trust_env=False)
 
     def _deactivate_old_node(self) -> None:
         """Take the connection of a process that was killed off Flower's list, where it would stay for a minute."""

@@ -6,7 +6,7 @@ raises an error with one sentence, and the coordinator goes on without that site
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from flwr.app import ConfigRecord, RecordDict
@@ -21,6 +21,7 @@ _GREETING = "site"  # the record's name, as in 0.1
 _MAX_NAME = 100  # characters
 _MAX_CLASSES, _MAX_CLASS_NAME = 10_000, 255
 _MAX_SIDE = 1024  # pixels
+_MASK_KEY, _MAX_SIGNATURE = 32, 200  # bytes
 _MAX_COUNT = 2**53  # samples; larger numbers are not exact as float64, which is how sums travel
 
 
@@ -35,6 +36,8 @@ class SiteInfo:
         side: Pixels of its square images; None where the settings name the data set.
         channels: 1 for grey images, 3 for colours; None where the settings name the data set.
         classes: The names of its classes; empty where the settings name the data set.
+        mask_key: Its public key for masks (`rofl.federation.masking`); empty where it cannot mask.
+        mask_signature: Its signature of that key; empty without credentials.
     """
 
     client: int
@@ -43,6 +46,8 @@ class SiteInfo:
     side: int | None = None
     channels: int | None = None
     classes: tuple[str, ...] = ()
+    mask_key: bytes = b""
+    mask_signature: bytes = b""
 
     def fields(self) -> dict[str, int | str | list[str]]:
         """Return what travels, by name; `rofl join --dry-run` lists it."""
@@ -54,6 +59,8 @@ class SiteInfo:
         }
         if self.side is not None and self.channels is not None:
             fields |= {"side": self.side, "channels": self.channels, "classes": list(self.classes)}
+        if self.mask_key:
+            fields |= {"mask key": self.mask_key.hex(), "mask signature": self.mask_signature.hex()}
         return fields
 
     def encode(self) -> RecordDict:
@@ -82,8 +89,11 @@ class SiteInfo:
             raise ValueError(f"{name} sends no number of samples.")
         if samples == 0:
             raise ValueError(f"{name} has no sample to train with.")
+        key, signature = _hex(record, "mask key", _MASK_KEY), _hex(record, "mask signature", _MAX_SIGNATURE)
+        if key is None or signature is None or len(key) not in (0, _MASK_KEY):
+            raise ValueError(f"{name} sends no key for masks that can be used.")
         if not {"side", "channels", "classes"} & set(record):
-            return cls(client, name, samples)
+            return cls(client, name, samples, mask_key=key, mask_signature=signature)
         side, channels, classes = record.get("side"), record.get("channels"), record.get("classes")
         if not is_int(side) or not 1 <= side <= _MAX_SIDE or not is_int(channels) or channels not in (1, 3):
             raise ValueError(f"{name} sends no image size that can be used.")
@@ -92,7 +102,7 @@ class SiteInfo:
         names = tuple(each for each in classes if isinstance(each, str) and 0 < len(each) <= _MAX_CLASS_NAME)
         if len(names) != len(classes) or len(set(names)) != len(names):
             raise ValueError(f"{name} sends a class that has no name of its own.")
-        return cls(client, name, samples, side, channels, names)
+        return cls(client, name, samples, side, channels, names, key, signature)
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,13 @@ class SiteEvaluation:
     right: int
     tested: int
     held_out: HeldOut | None = None
+
+    def without_counts(self) -> "SiteEvaluation":
+        """Return zeros in place of all counts, for a site that does not send them."""
+        if self.held_out is None:
+            return SiteEvaluation(0, 0)
+        none = [0] * len(self.held_out.predicted)
+        return SiteEvaluation(0, 0, HeldOut(predicted=none, labelled=none, agreed=0))
 
     def encode(self) -> RecordDict:
         """Return the counts as a message."""
@@ -175,6 +192,21 @@ class SiteReport:
         return cls(samples, flagged, table)
 
 
+@dataclass(frozen=True)
+class SiteReports:
+    """What the sites found in their labels.
+
+    Attributes:
+        counts: A report of each site, or one over all of them where sums were masked; none where none could be had.
+        finished: The sites that came to the end.
+        by_client: The reports of single sites; empty where sums were masked.
+    """
+
+    counts: list[SiteReport]
+    finished: frozenset[int]
+    by_client: Mapping[int, SiteReport] = field(default_factory=dict)
+
+
 def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:
     """Return the accuracy on all sites' held-out samples, in per cent; None where there is no sample.
 
@@ -213,6 +245,16 @@ def _class_counts(table: torch.Tensor | None, classes: int | None) -> list[int]:
     return [int(count) for count in table.tolist()]
 
 
+def _hex(record: ConfigRecord, name: str, most: int) -> bytes | None:
+    """Return bytes that a record has as hexadecimal text: b"" where it has none, None where they cannot be used."""
+    text = record.get(name, "")
+    try:
+        found = bytes.fromhex(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and len(found) <= most else None
+
+
 def _count(sums: dict[str, float], name: str) -> int:
     value = sums.get(name, -1.0)
     if not math.isfinite(value) or not value.is_integer() or not 0 <= value < _MAX_COUNT:
@@ -220,21 +262,22 @@ def _count(sums: dict[str, float], name: str) -> int:
     return int(value)
 
 
-def estimate_noise(sites: Sequence[SiteInfo], reports: Mapping[int, SiteReport]) -> NoiseEstimate:
+def estimate_noise(sites: Sequence[SiteInfo], reports: SiteReports) -> NoiseEstimate:
     """Return the label noise as the sites' audits see it, from their counts.
 
     Args:
         sites: All sites, in the order of their numbers.
-        reports: The reports of those that came to the end, by client.
+        reports: What they found.
 
     Returns:
-        The share of suspected labels, of all sites and of each; and Q[i][j], the estimated probability that a sample
-        of class i is labelled j.
+        The share of suspected labels, of all sites and of each that is known; and Q[i][j], the estimated
+        probability that a sample of class i is labelled j.
     """
-    flagged = sum(report.flagged for report in reports.values())
-    samples = sum(report.samples for report in reports.values())
-    clients = {sites[client].name: round(each.flagged / max(each.samples, 1), 6) for client, each in reports.items()}
-    tables = [report.transition for report in reports.values()]
+    flagged = sum(report.flagged for report in reports.counts)
+    samples = sum(report.samples for report in reports.counts)
+    known = reports.by_client.items()
+    clients = {sites[client].name: round(each.flagged / max(each.samples, 1), 6) for client, each in known}
+    tables = [report.transition for report in reports.counts]
     matrix = transition(torch.stack(tables).sum(dim=0)).tolist() if tables else []
     return NoiseEstimate(
         ratio=flagged / samples if samples else 0.0,

@@ -1,15 +1,18 @@
 """The coordinator's list of sites: which number each has, and which of them are connected now."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
 from rofl.errors import UserError
+from rofl.federation.event_log import EventLog
+from rofl.federation.masking.peers import Peer
 from rofl.federation.messaging import LATE, NodeConnection, nodes_online, send_and_receive
 from rofl.federation.protocol import ProtocolError, RoundRequest, encode_request
+from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_records import SiteInfo
 
 _POLL = 0.2  # seconds between two polls for the nodes that are connected
@@ -22,9 +25,9 @@ class SiteRegistry:
     Args:
         grid: Flower's connection to the sites.
         clients: How many sites there are to be.
-        keys: Each site's number by its public key, where only these sites may take part; None to believe what a site
-            says about its number.
+        keys: Who is who by their keys; None to believe what sites say about themselves.
         on_message: Called with a sentence for people when a site connects or cannot take part.
+        log: Where sites, requests and replies are written; nowhere where None.
 
     Attributes:
         sites: What each site has said about itself, by its number.
@@ -34,12 +37,14 @@ class SiteRegistry:
         self,
         grid: Grid,
         clients: int,
-        keys: Mapping[bytes, int] | None = None,
+        keys: SiteKeys | None = None,
         on_message: Callable[[str], None] = lambda text: None,
+        log: EventLog | None = None,
     ) -> None:
+        self.log = log or EventLog()
         self.grid, self.clients, self.on_message = grid, clients, on_message
         self.sites: dict[int, SiteInfo] = {}
-        self._keys = keys
+        self._keys = keys or SiteKeys()
         self._clients_by_node: dict[int, int] = {}
         self._discovered: set[NodeConnection] = set()
         self._problems: dict[str, None] = {}  # sentences about sites that cannot take part, in order of arrival
@@ -51,6 +56,8 @@ class SiteRegistry:
 
     def discover(self, request: RoundRequest) -> None:
         """Ask every connection that is new for the site's description, and admit the site or say why not."""
+        for sentence in self._keys.refresh():
+            self.on_message(sentence)
         new = {each.node: each for each in nodes_online(self.grid) if each not in self._discovered}
         requests = {node: encode_request(request) for node in new}
         for node, reply in send_and_receive(self.grid, "query.describe", requests, new, new.copy, _DISCOVERY):
@@ -110,6 +117,11 @@ class SiteRegistry:
             time.sleep(_POLL)
             self.discover(request)
 
+    def peer(self, client: int) -> Peer:
+        """Return a site as the other sites need to know it for masks."""
+        site = self.sites[client]
+        return Peer(client, site.mask_key, site.mask_signature, self._keys.certificates.get(client, b""))
+
     def _admit(self, connection: NodeConnection, reply: RecordDict) -> None:
         """Enter a site that has described itself, or say why it is refused."""
         try:
@@ -117,8 +129,10 @@ class SiteRegistry:
         except (ProtocolError, ValueError) as error:
             self._problem(str(error))
             return
-        if self._keys is not None:
-            site = replace(site, client=self._keys.get(connection.key, -1))
+        if self._keys.numbers is not None:
+            number = self._keys.numbers.get(connection.key, -1)
+            name = self._keys.names[number] if 0 <= number < len(self._keys.names) else site.name
+            site = replace(site, client=number, name=name)  # whatever it says: the key tells
         known = self.sites.get(site.client)
         if not 0 <= site.client < self.clients:
             self._problem(
@@ -129,9 +143,11 @@ class SiteRegistry:
         else:
             self._clients_by_node[connection.node] = site.client
             self.sites[site.client] = site
+            self.log.write("admitted", site=site.name, client=site.client, samples=site.samples)
             self.on_message(f"{site.name} is back." if known else f"{site.name} is here with {site.samples} samples.")
 
     def _problem(self, sentence: str) -> None:
         if sentence not in self._problems:
             self.on_message(sentence)
+            self.log.write("not admitted", reason=sentence)
         self._problems[sentence] = None

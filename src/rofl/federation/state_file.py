@@ -8,6 +8,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 
 from rofl.core.serialization import deserialize, serialize
 from rofl.data import atomic
+from rofl.data.regular_file import read_regular
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class StateFile:
     def load_into(self, records: RecordDict) -> None:
         """Add the file's records to a state that has none; a missing or damaged file adds nothing."""
         try:
-            groups, _ = deserialize(self.path.read_bytes())
+            groups, _ = deserialize(read_regular(self.path, follow=False))
         except (OSError, ValueError):
             return
         if not any(isinstance(record, ArrayRecord) for record in records.values()):

@@ -89,10 +89,11 @@ class MethodStrategy(Strategy):
         }
         result = self._driver.aggregate(self._plan, contents)
         self.server_state = result.server_state
+        evaluated = self.server_state.evaluated()
         self.results.append(result)
         for client, reason in result.dropped.items():
             _log.info("client %s was left out of round %s: %s", client, server_round, reason)
-        arrays = ArrayRecord({name: Array(value.numpy()) for name, value in self.server_state.model.items()})
+        arrays = ArrayRecord({name: Array(value.numpy()) for name, value in evaluated.model.items()})
         return arrays, MetricRecord(dict(result.metrics))
 
     def configure_evaluate(
@@ -107,7 +108,7 @@ class MethodStrategy(Strategy):
             grid: Not used; the registry has it.
         """
         assert self._driver is not None  # Flower calls configure_train first
-        content = encode_request(RoundRequest(self.settings, server_round), self.server_state)
+        content = encode_request(RoundRequest(self.settings, server_round), self.server_state.evaluated())
         nodes = self._driver.registry.connected().values()
         return [Message(content, each.node, MessageType.EVALUATE, group_id=str(server_round)) for each in nodes]
 

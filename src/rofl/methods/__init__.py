@@ -6,6 +6,7 @@ May import: core, data, models.
 from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.methods.coteaching import CoTeaching
 from rofl.methods.fedavg import FedAvg
+from rofl.methods.fedprox import FedProx
 from rofl.methods.joint import Joint
 from rofl.methods.method_registry import METHODS
 from rofl.methods.rofl import Rofl
@@ -16,6 +17,7 @@ __all__ = [
     "METHODS",
     "CoTeaching",
     "FedAvg",
+    "FedProx",
     "Joint",
     "Method",
     "Rofl",

@@ -2,8 +2,8 @@
 
 An engine (the simulation, or a federation over a network) calls a method through `Method` and nothing else. To write
 a method, inherit from `Method` and implement `init`, `zero_update`, `client_update` and `server_update`;
-`with_noise_rate`, `with_rounds`, `centralized`, `cautious` and `wire_dtype` have defaults. What is done to updates on
-their way, such as noise for privacy or rounding, is no part of a method: see `rofl.methods.postprocessors`.
+the other functions have defaults. What is done to updates on their way, such as noise for privacy or rounding, is no
+part of a method: see `rofl.methods.postprocessors`.
 """
 
 from abc import abstractmethod
@@ -17,6 +17,8 @@ from rofl.core.rng import generator
 from rofl.core.tensors import Tensors, add
 from rofl.data import ClientDataset
 from rofl.models import Network
+
+AVERAGE = "average/"  # prefix in `ServerState.kept` of the weights averaged over rounds
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class ServerState:
 
     model: Tensors  # weights and running statistics, by the names of `Network.state_dict`
     aux: Tensors = field(default_factory=dict)  # rofl: centroids (K, d)
+    kept: Tensors = field(default_factory=dict)  # never sent to a client: `momentum/<name>`, `average/<name>`
+
+    def evaluated(self) -> "ServerState":
+        """Return the state that is tested, audits labels and is saved: with the average over rounds, if it is kept."""
+        average = {name.removeprefix(AVERAGE): value for name, value in self.kept.items() if name.startswith(AVERAGE)}
+        return ServerState(average, self.aux) if average else self
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,10 @@ class Method(Protocol):
 
     def with_rounds(self, rounds: int) -> Self:
         """Return the method for a run of this many rounds, for schedules that depend on them; by default, itself."""
+        return self
+
+    def with_clients(self, clients: int) -> Self:
+        """Return the method for so many clients, for what has a row for each of them; by default, itself."""
         return self
 
     def centralized(self) -> Self:

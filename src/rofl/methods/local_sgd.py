@@ -1,5 +1,6 @@
 """How a client trains: the optimizer, hyper-parameters of local SGD, and the sums of what it measures."""
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -57,6 +58,27 @@ class FusedSGD:
         )
 
 
+def scheduled_share(schedule: str, index: int, rounds: int, warmup: float) -> float:
+    """Return the share of the full learning rate in a round; it is above 0 in the last one too.
+
+    Args:
+        schedule: "constant", or "linear" or "cosine" for a fall towards 0 after the warm-up.
+        index: the round, counted from 1.
+        rounds: of the run.
+        warmup: the share of the rounds over which the rate rises linearly.
+
+    >>> [scheduled_share("linear", t, rounds=5, warmup=0.2) for t in (1, 2, 3, 4, 5)]
+    [1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+    rising = round(warmup * rounds)
+    if index <= rising:
+        return index / rising
+    done = min((index - rising - 1) / max(rounds - rising, 1), 1.0)  # 0 in the first round after the warm-up
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1 - done if schedule == "linear" else 1.0
+
+
 @dataclass(frozen=True)
 class LocalSgd(Method):
     """A base of methods whose clients train by SGD; defaults from the supplement, "Implementation details"."""
@@ -69,14 +91,30 @@ class LocalSgd(Method):
     batch: Annotated[int, Field(ge=2)] = 50
     epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
     lr_decay_every: Annotated[int, Field(ge=0)] = 0  # rounds after which lr is divided by 10, again and again; 0: never
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"  # over all rounds, from lr to 0
+    lr_warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the rounds over which lr rises to its value
+    horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run, for schedules; 0: as the experiment says
 
     def centralized(self) -> Self:
         """Return the method with one local epoch a round."""
         return replace(self, epochs=1)
 
+    def with_rounds(self, rounds: int) -> Self:
+        """Return the method for a run of this many rounds, unless `horizon` is set."""
+        return self if self.horizon else replace(self, horizon=rounds)
+
     def learning_rate(self, ctx: RoundContext) -> float:
-        """Return the learning rate of a round."""
-        return self.lr * 0.1 ** ((ctx.index - 1) // self.lr_decay_every) if self.lr_decay_every else self.lr
+        """Return the learning rate of a round.
+
+        Raises:
+            ValueError: there is a schedule, and nobody said how many rounds there are.
+        """
+        rate = self.lr * 0.1 ** ((ctx.index - 1) // self.lr_decay_every) if self.lr_decay_every else self.lr
+        if self.lr_schedule == "constant" and not self.lr_warmup:
+            return rate
+        if not self.horizon:
+            raise ValueError("a learning-rate schedule needs the number of rounds: with_rounds, or horizon")
+        return rate * scheduled_share(self.lr_schedule, ctx.index, self.horizon, self.lr_warmup)
 
     def optimizer(self, net: nn.Module, ctx: RoundContext) -> FusedSGD:
         """Return SGD over the weights of a network; its momentum starts at zero in every round."""

@@ -9,6 +9,14 @@ from rofl.errors import UserError
 from rofl.methods.base import Method
 from rofl.methods.coteaching import CoTeaching
 from rofl.methods.fedavg import FedAvg
+from rofl.methods.fedcorr import FedCorr
+from rofl.methods.feddiv import FedDiv
+from rofl.methods.fedelc import FedElc
+from rofl.methods.fedfixer import FedFixer
+from rofl.methods.fedgr import FedGR
+from rofl.methods.fedlsr import FedLsr
+from rofl.methods.fednoro import FedNoRo
+from rofl.methods.fedprox import FedProx
 from rofl.methods.joint import Joint
 from rofl.methods.rofl import Rofl
 from rofl.methods.rofl_plus import RoflPlus
@@ -21,6 +29,7 @@ _MEMBERS = (
     "server_update",
     "with_noise_rate",
     "with_rounds",
+    "with_clients",
     "centralized",
     "cautious",
     "wire_dtype",
@@ -53,9 +62,17 @@ METHODS = MethodRegistry(
     "rofl.methods",
     {
         "plain": FedAvg,
+        "fedprox": FedProx,
         "coteaching": CoTeaching,
         "joint": Joint,
         "selflearning": SelfLearning,
+        "fedcorr": FedCorr,
+        "fednoro": FedNoRo,
+        "fedelc": FedElc,
+        "feddiv": FedDiv,
+        "fedgr": FedGR,
+        "fedfixer": FedFixer,
+        "fedlsr": FedLsr,
         "rofl": Rofl,
         "rofl-plus": RoflPlus,
     },

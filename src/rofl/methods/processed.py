@@ -22,8 +22,11 @@ class ProcessedMethod(Method):
     postprocessors: tuple[Postprocessor, ...]  # in the order in which a client applies them
 
     def init(self, net: Network) -> ServerState:
-        """Return the method's initial state."""
-        return self.method.init(net)
+        """Return the method's initial state, with what postprocessors keep at the server."""
+        server_state = self.method.init(net)
+        for postprocessor in self.postprocessors:
+            server_state = postprocessor.init(server_state)
+        return server_state
 
     def zero_update(self, server_state: ServerState) -> Update:
         """Return the method's zero in the form that travels."""
@@ -64,6 +67,10 @@ class ProcessedMethod(Method):
     def with_rounds(self, rounds: int) -> Self:
         """Return the same postprocessors around the method for this many rounds."""
         return replace(self, method=self.method.with_rounds(rounds))
+
+    def with_clients(self, clients: int) -> Self:
+        """Return the same postprocessors around the method for so many clients."""
+        return replace(self, method=self.method.with_clients(clients))
 
     def centralized(self) -> Self:
         """Return the same postprocessors around the method's centralized form."""

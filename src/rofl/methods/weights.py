@@ -6,6 +6,8 @@ from rofl.core.tensors import Tensors, float_entries, scaled_difference
 from rofl.methods.base import ServerState, Update
 from rofl.models import Network
 
+_STATISTICS = ("running_mean", "running_var")
+
 
 def model_weights(net: Network) -> Tensors:
     """Return a copy of all weights and running statistics, by their names in `state_dict`."""
@@ -26,6 +28,11 @@ def load_weights(net: Network, tensors: Tensors) -> None:
             value.copy_(tensors[name])
 
 
+def is_statistic(name: str) -> bool:
+    """Return whether a tensor of a network is a running statistic of batch norm, by its name in `state_dict`."""
+    return name.endswith(_STATISTICS)
+
+
 def weight_update(net: Network, server_state: ServerState, samples: int) -> Tensors:
     """Return n_k * (w_k - w), a client's summand of Eq. 10.
 
@@ -37,7 +44,7 @@ def weight_update(net: Network, server_state: ServerState, samples: int) -> Tens
     return weight_change(net, server_state.model, samples)
 
 
-def weight_change(net: Network, before: Tensors, samples: int) -> Tensors:
+def weight_change(net: Network, before: Tensors, samples: float) -> Tensors:
     """Return samples * (weights - before) for any network.
 
     Args:

@@ -1,10 +1,12 @@
 """Any `torch.nn.Module` as a Network: finds its features, and checks what it returns."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
 from rofl.errors import UserError
-from rofl.models.network import Network, mixed_precision
+from rofl.models.network import LogitsOnly, Network, mixed_precision
 
 _HINT = "a forward that gives logits (B, K), or logits and features (B, d)"
 
@@ -67,6 +69,10 @@ class AdaptedNetwork(Network):
         if not isinstance(logits, Tensor) or not isinstance(features, Tensor):
             raise UserError(f"The model's forward gives {_describe(output)}, from which no features follow.", _HINT)
         return logits.float(), features.flatten(1).float()
+
+    def logits_only(self) -> nn.Module:
+        """Return a copy of the module itself: the hooks that find features cannot be exported."""
+        return LogitsOnly(copy.deepcopy(self.module).eval())
 
     @property
     def head(self) -> nn.Module:

@@ -17,12 +17,13 @@ from rofl.models.mlp import Mlp
 from rofl.models.network import Network
 from rofl.models.resnet50 import ResNet50
 from rofl.models.small_cnn import SmallCnn
+from rofl.models.text_cnn import TextCnn
 
 # (shape, classes, width) or (shape, classes), with shape (C, H, W); a class or a function. What it returns is adapted.
 ModelFactory = Callable[..., nn.Module]
 
 MODELS: Registry[ModelFactory] = Registry(
-    "model", "rofl.models", {"cnn9": Cnn9, "small": SmallCnn, "mlp": Mlp, "resnet50": ResNet50}
+    "model", "rofl.models", {"cnn9": Cnn9, "small": SmallCnn, "mlp": Mlp, "resnet50": ResNet50, "text": TextCnn}
 )
 
 

@@ -45,6 +45,28 @@ class Network(nn.Module):
         """Return a copy for prediction only, in evaluation mode; the network may go on training."""
         return copy.deepcopy(self).eval()
 
+    def logits_only(self) -> nn.Module:
+        """Return a copy for prediction only that gives logits (B, K) and no features, to be exported."""
+        return LogitsOnly(self.predictor())
+
+
+class LogitsOnly(nn.Module):
+    """(B, C, H, W) -> logits (B, K) float32, of a network that may give features too.
+
+    Args:
+        network: in evaluation mode.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits."""
+        output = self.network(x)
+        logits: Tensor = output[0] if isinstance(output, tuple) else output
+        return logits.float()
+
 
 class FeatureClassifier(Network):
     """A feature extractor F and a linear classifier C, the paper's C(F(x)).

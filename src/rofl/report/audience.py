@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 
 from rofl.audit.result import Features
+from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow
 from rofl.data.user.names import natural, safe_names
 from rofl.errors import unknown
-from rofl.report.finished_runs import FinishedRun
+from rofl.report.finished_runs import Audited, FinishedRun
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Audience:
         if self.server and self.site is not None:
             raise ValueError("a page is for a site or for the server")
 
-    def file_name(self, run: FinishedRun) -> str:
+    def file_name(self, run: Audited) -> str:
         """Return the name of the page's file, where the user names none: `report-<site>.html` for a site."""
         if self.site is None:
             return "report-server.html" if self.server else "report.html"
@@ -64,6 +65,7 @@ class VisibleAudit:
     clients: Sequence[ClientNoise]
     rows: Sequence[SuspectRow]  # all visible samples, most suspicious first
     features: Features | None
+    issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers
 
     @property
     def suspects(self) -> list[SuspectRow]:
@@ -71,7 +73,7 @@ class VisibleAudit:
         return [row for row in self.rows if row.flagged]
 
 
-def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
+def visible_audit(run: Audited, audience: Audience) -> VisibleAudit:
     """Return everything about the samples of a run that an audience may see.
 
     Raises:
@@ -81,21 +83,27 @@ def visible_audit(run: FinishedRun, audience: Audience) -> VisibleAudit:
     clients = _client_noise(run, rows)
     if audience.server:
         return VisibleAudit(clients, [], None)
-    features = run.folder.read_features()
+    features, issues = run.folder.read_features(), run.folder.read_issues()
     if audience.site is None:
-        return VisibleAudit(clients, rows, features)
+        return VisibleAudit(clients, rows, features, issues)
     site = _check_site(audience.site, [client.name for client in clients])
     site_rows = [row for row in rows if row.client == site]
     site_clients = [client for client in clients if client.name == site]
-    return VisibleAudit(site_clients, site_rows, _select_features(features, site_rows))
+    site_issues = [issue for issue in issues if issue.client == site]
+    return VisibleAudit(site_clients, site_rows, _select_features(features, site_rows), site_issues)
 
 
-def _client_noise(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
+def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
     """Return a row per client, in natural order; of a federation, in the order of the summary."""
-    if run.summary.sites:  # of a federation: lists and samples stay with the sites
+    if isinstance(run, FinishedRun) and run.summary.sites:  # of a federation: lists and samples stay with the sites
+        sites = run.summary.sites
+        known = {name: site.flagged for name, site in sites.items() if site.flagged is not None}
+        if len(known) < len(sites):  # masked: only the sum is known
+            name, count = f"{', '.join(sites)} together", run.flagged
+            return [ClientNoise(name, run.samples, count, count / max(run.samples, 1))]
         return [
-            ClientNoise(name, site.samples, site.flagged, site.flagged / max(site.samples, 1))
-            for name, site in run.summary.sites.items()
+            ClientNoise(name, sites[name].samples, count, count / max(sites[name].samples, 1))
+            for name, count in known.items()
         ]
     samples = Counter(row.client for row in rows)
     flagged = Counter(row.client for row in rows if row.flagged)
@@ -106,7 +114,7 @@ def _client_noise(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[ClientNo
     ]
 
 
-def _client_names(run: FinishedRun, rows: Sequence[SuspectRow]) -> list[str]:
+def _client_names(run: Audited, rows: Sequence[SuspectRow]) -> list[str]:
     """Return the clients in the run's order, so that their pages are named like their lists of suspects."""
     clients = {row.client for row in rows}
     estimates = run.summary.estimated.clients if run.summary.estimated else {}

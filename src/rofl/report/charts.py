@@ -69,7 +69,7 @@ def base_layout() -> PlotlyJson:
         "showlegend": True,
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         "xaxis": {**axis, "title": {"text": "round"}, "showgrid": False, "rangemode": "tozero", "hoverformat": "d"},
-        "yaxis": {**axis, "ticksuffix": " %"},
+        "yaxis": {**axis, "ticksuffix": " %", "title": {"text": "accuracy"}},
     }
 
 

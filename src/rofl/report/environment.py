@@ -1,6 +1,7 @@
 """The templates and static files of the pages, and the one Jinja environment that renders them.
 
-A page is self-contained: styles, scripts and plotly.js are inlined, and nothing is loaded from a network.
+A page is self-contained: styles, scripts and plotly.js are inlined, and nothing is loaded from a network. Only images
+that lie beside it may be linked to.
 
 Autoescape is on for every template: whatever a view object holds (names of clients, classes, files) is text on the
 page. Only `Markup` passes unescaped: rendered templates, static files, plotly.js and the calls of `charts`.
@@ -36,6 +37,7 @@ class Section:
     html: Markup = _EMPTY
     script: Markup = _EMPTY  # JavaScript that fills the HTML; it runs after plotly.js is loaded
     styles: tuple[str, ...] = ()  # static style sheets besides style.css
+    links_images: bool = False  # whether it shows image files that lie beside the page
 
 
 def render(template: str, **view: object) -> Markup:
@@ -85,6 +87,7 @@ def render_document(template: str, title: str, sections: Iterable[Section], **vi
         styles=[read_static(sheet) for sheet in styles],
         plotly=Markup(plotly_source()),
         scripts=[section.script for section in sections if section.script],
+        links_images=any(section.links_images for section in sections),
         made_with=f"rofl {version('rofl')}, Python {platform.python_version()}, plotly {version('plotly')}",
         **view,
     )

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from rofl.config.schema import Experiment
 from rofl.core.settings import Settings
 from rofl.errors import UserError
-from rofl.training.records import RunSummary
+from rofl.training.records import AuditRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
 _NOT_COMPARED = {"name", "seed", "evaluate_every", "checkpoint_every"}  # settings that do not change the training
@@ -40,6 +41,23 @@ class FinishedRun:
 
 
 @dataclass(frozen=True)
+class AuditedData:
+    """The content of the folder of an audit of new data."""
+
+    folder: RunDir
+    summary: AuditRecord
+    truth_known: bool = False
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes that the model knows."""
+        return self.summary.classes
+
+
+Audited: TypeAlias = FinishedRun | AuditedData  # what has lists of suspects
+
+
+@dataclass(frozen=True)
 class Group:
     """Runs of one method that differ only by seed, in the order of their seeds."""
 
@@ -58,11 +76,19 @@ def read_run(path: Path) -> FinishedRun:
     curve = [(record.round, record.accuracy) for record in folder.read_history() if record.accuracy is not None]
     if summary.sites:  # of a federation: the lists stay with the sites
         samples = sum(site.samples for site in summary.sites.values())
-        flagged = sum(site.flagged for site in summary.sites.values())
+        flagged = _count_flagged(summary)
     else:
         suspects = folder.read_suspects()
         samples, flagged = len(suspects), sum(row.flagged for row in suspects)
     return FinishedRun(folder, experiment, summary, curve, flagged, samples)
+
+
+def _count_flagged(summary: RunSummary) -> int:
+    """Return how many labels look wrong at all sites of a federation together."""
+    known = [site.flagged for site in summary.sites.values() if site.flagged is not None]
+    if len(known) == len(summary.sites) or summary.estimated is None:
+        return sum(known)
+    return round(summary.estimated.ratio * sum(site.samples for site in summary.sites.values()))
 
 
 def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:

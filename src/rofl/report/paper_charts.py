@@ -40,7 +40,8 @@ def paper_charts(result: TableResult) -> list[PaperChart]:
     ]
     layout = base_layout()
     layout["xaxis"] |= {"type": "category", "title": {"text": result.table.across}}
-    layout["yaxis"] |= {"ticksuffix": " %" if result.cells[0].cell.measure == "accuracy" else ""}
+    measure = result.cells[0].cell.measure
+    layout["yaxis"] |= {"ticksuffix": " %" if measure == "accuracy" else "", "title": {"text": measure}}
     layout["barmode"] = "group"
     return [PaperChart("Ours in full colour, the paper's pale", traces, layout)]
 

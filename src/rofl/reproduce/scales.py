@@ -5,6 +5,7 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
+from rofl.config.presets.quick import federated_starts
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
@@ -14,7 +15,12 @@ _ROUND_SETTINGS = ("t_pl", "start")  # hyper-parameters that count rounds
 _TINY = Preset(
     "digits, 20 clients, 5 a round, 20 rounds",
     {**PRESETS["digits"].settings, "name": "digits-tiny", "rounds": 20, "cohort": 5},
-    {"rofl": {"t_pl": 7}, "joint": {"start": 7}, "selflearning": {"lr_decay_every": 0, "start": 7}},
+    {
+        "rofl": {"t_pl": 7},
+        "joint": {"start": 7},
+        "selflearning": {"lr_decay_every": 0, "start": 7},
+        **federated_starts(7),
+    },
 )
 _COVIDX_LITE = Preset(
     "the COVIDx sample, 5 clients, the CNN at 1/8 width",

@@ -1,13 +1,10 @@
 """The one function that runs a client, whatever the engine, and what it needs to do so."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-
-import torch
 
 from rofl.core.rng import derive, seeded
 from rofl.core.tensors import Tensors
+from rofl.core.threads import single_thread
 from rofl.data import ClientDataset, Transform
 from rofl.data.pretrained_weights import weights_file
 from rofl.methods.base import Method, RoundContext, ServerState, Update
@@ -72,14 +69,3 @@ def run_client(
     with single_thread(), seeded(derive(ctx.seed, ctx.index, ctx.client, "layers"), net.device):
         load_weights(net, server_state.model)
         return method.client_update(net, server_state, client_state, data, ctx)
-
-
-@contextmanager
-def single_thread() -> Iterator[None]:
-    """Let torch compute on one thread inside of the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

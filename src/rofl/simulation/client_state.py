@@ -6,6 +6,7 @@ from pathlib import Path
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.data import atomic
+from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 
 
@@ -32,7 +33,7 @@ class ClientStateStore:
         if self.folder is None:
             return self._memory[client]
         try:
-            return deserialize(self._path(client).read_bytes())[0]["state"]
+            return deserialize(read_regular(self._path(client), follow=False))[0]["state"]
         except (OSError, ValueError, KeyError) as error:
             problem = f"{self._path(client)} is gone or damaged ({type(error).__name__})."
             raise UserError(problem, "start the run again") from error

@@ -47,6 +47,8 @@ class Simulation:
             started = time.perf_counter()
             cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
             overlap, self._overlap = self._overlap, {}
+            if server_state.evaluated() is not server_state:
+                overlap = {}  # other weights are tested than those that clients train from
             jobs_beside = [list(predict_jobs(part, count)) for part, count in overlap.items()]
             self.pool.broadcast(flatten_state(server_state))
             jobs = (train_job(index, client, self.states.load(client), cautious) for client in cohort)
@@ -79,7 +81,7 @@ class Simulation:
         Returns:
             True if `predict` should be called after the next round; False with fewer than two workers.
         """
-        if self.pool.workers > 1:
+        if self.pool.workers > 1 and count:
             self._overlap[part] = count
         return self.pool.workers > 1
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import CPU, Tensors, to_device
+from rofl.core.threads import single_thread
 from rofl.data import ClientDataset
 from rofl.data.image_store import (
     ImageStore,
@@ -22,7 +23,7 @@ from rofl.data.sampled_clients import client_rows, partition_to_tensors
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict
 from rofl.methods.weights import load_weights
-from rofl.simulation.client import ClientConfig, run_client, single_thread
+from rofl.simulation.client import ClientConfig, run_client
 
 PREDICTION_CHUNK = 500  # images per prediction: fixed, so that bits do not depend on the number of workers
 

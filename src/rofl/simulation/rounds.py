@@ -9,8 +9,8 @@ import torch
 
 from rofl.core.rng import generator, sample
 from rofl.core.tensors import check_like
+from rofl.core.threads import single_thread
 from rofl.methods.base import Method, RoundContext, ServerState, Update, wire_bytes
-from rofl.simulation.client import single_thread
 
 ClientReply = tuple[Update, str | None]  # an update, and the reason why it cannot be used, if any
 
@@ -84,7 +84,7 @@ def aggregate_round(
         replies: an update for each client of the cohort, in its order, and why it cannot be used.
         started: `time.perf_counter()` when the round began.
     """
-    zero = total = method.zero_update(server_state)
+    total = method.zero_update(server_state)
     dropped: dict[int, str] = {}
     with single_thread():
         for client, (update, problem) in zip(cohort, replies, strict=True):
@@ -92,7 +92,39 @@ def aggregate_round(
                 dropped[client] = problem
             else:
                 total = total + update
-        if total.weight > 0:
+    return apply_total(method, server_state, ctx, CohortTotal(cohort, total, dropped), started)
+
+
+@dataclass(frozen=True)
+class CohortTotal:
+    """The sum of the updates of a round.
+
+    Attributes:
+        cohort: the clients that were asked.
+        total: the sum over those that replied.
+        dropped: client -> why it was left out.
+    """
+
+    cohort: list[int]
+    total: Update
+    dropped: dict[int, str]
+
+
+def apply_total(
+    method: Method, server_state: ServerState, ctx: RoundContext, summed: CohortTotal, started: float
+) -> RoundResult:
+    """Take the server's step with a sum of updates, whoever added them up.
+
+    Args:
+        method: the federated method.
+        server_state: the state that was broadcast; it stays where no update could be used.
+        ctx: the round, with client -1.
+        summed: the sum.
+        started: `time.perf_counter()` when the round began.
+    """
+    zero, total, cohort, dropped = method.zero_update(server_state), summed.total, summed.cohort, summed.dropped
+    if total.weight > 0:
+        with single_thread():
             server_state = method.server_update(server_state, total, ctx)
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from rofl.core.tensors import Tensors
+from rofl.errors import UserError
 
 _ALIGN = 64
 
@@ -34,10 +35,14 @@ class SharedTensors:
 
     def __init__(self, tensors: Tensors) -> None:
         self.layout = layout(tensors)
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.truncate(self.layout.size)
-            self.descriptor = os.dup(file.fileno())
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, self.layout.size)  # without it, writing to a full one is a SIGBUS
+                self.descriptor = os.dup(file.fileno())
+        except OSError as error:
+            problem = f"{folder} has no room for the {self.layout.size} bytes that workers share ({error.strerror})."
+            raise UserError(problem, "more room there, in a container by docker run --shm-size=2g") from error
         self.tensors = attach(self.descriptor, self.layout)
         self.write(tensors)
 

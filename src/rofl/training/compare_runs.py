@@ -86,7 +86,7 @@ def compare(
     """
     if not experiments:
         raise UserError("A comparison needs at least one experiment.", "rofl compare digits")
-    folder = Path(out) if out is not None else Path("runs") / f"compare-{experiments[0].name}"
+    folder = Path(out) if out is not None else Path("runs") / f"compare-{safe_names([experiments[0].name])[0]}"
     paths = [folder / f"{safe_names([each.method_name])[0]}-s{each.seed}" for each in experiments]
     known: dict[Path, Experiment] = {}
     for path, experiment in zip(paths, experiments, strict=True):  # all of them, before the first one runs

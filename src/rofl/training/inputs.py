@@ -20,7 +20,14 @@ from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 from rofl.simulation.client import NetworkSpec
 
-_IMAGE_MODELS = ("cnn9", "small", "resnet50")
+_NO_NOISE = {"ratio": 0.0, "client_spread": 0.0, "client_min": 0.0, "client_max": 0.0}
+_MODEL_KINDS = {  # of samples that each network is for
+    "text": ("text",),
+    "mlp": ("table", "images"),
+    "small": ("images",),
+    "cnn9": ("images",),
+    "resnet50": ("images",),
+}
 
 
 def with_components(
@@ -84,7 +91,13 @@ def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Se
         clients = len(dataset.clients)
         changed |= {"clients": clients, "cohort": min(settings["cohort"], clients)}
     if not dataset.truth_known and not keep_noise:
-        changed["noise"] = {**settings["noise"], "ratio": 0.0, "client_spread": 0.0}
+        changed["noise"] = {
+            **settings["noise"],
+            "ratio": 0.0,
+            "client_spread": 0.0,
+            "client_min": 0.0,
+            "client_max": 0.0,
+        }
         method = dict(settings["method"])
         if method.get("tau") == "known" and method["name"] == "rofl":
             method["tau"] = "auto"  # nobody knows the noise ratio
@@ -106,11 +119,19 @@ def load_inputs(
         UserError: the data or the weights cannot be read, or the network does not fit the data.
     """
     federated, spec = load_federated(experiment.split, data_dir, dataset), experiment.model
-    if federated.images.is_table and spec.name in _IMAGE_MODELS:
-        raise UserError(f"A table is nothing for the model {spec.name}, which is for images.", "model.name=tabular")
+    _check_kind(federated.images, spec.name)
     return federated, network_spec(
         experiment, federated.images, str(weights_file(spec.weights, data_dir)) if spec.weights else ""
     )
+
+
+def _check_kind(images: Dataset, model: str) -> None:
+    """Refuse a network of this package for samples of another kind; those of others are taken on trust."""
+    kind = "text" if images.is_text else "table" if images.is_table else "images"
+    if model in _MODEL_KINDS and kind not in _MODEL_KINDS[model]:
+        what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
+        fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)
+        raise UserError(f"{what} is nothing for the model {model}.", f"model.name={fits}")
 
 
 def network_spec(experiment: Experiment, images: Dataset, weights: str = "") -> NetworkSpec:

@@ -7,17 +7,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from rofl.audit.label_tools import Tool, read_review
+from rofl.audit.label_tools.export_suspects import Export, export_suspects
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.data import label_csv, user
-from rofl.data import load_dataset as load_named
 from rofl.data.federated import FederatedDataset, load_federated
-from rofl.data.from_arrays import as_dataset
+from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.label_csv import Decision
 from rofl.data.specs import DataSpec
+from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
+from rofl.training.audited_data import FinishedModel
 from rofl.training.inputs import load_inputs, network_spec
+from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import start_simulation
@@ -29,7 +33,7 @@ def audit_run(
     """Judge the labels of a finished run again by its final model, and write its lists and figures anew.
 
     Args:
-        path: the run directory.
+        path: the run directory, or the folder of an earlier audit of new data.
         data: the same samples again, if the run was started with `data=...`.
         workers: processes; one per core by default, 0 for this process.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
@@ -38,18 +42,22 @@ def audit_run(
         UserError: the run is not finished, or its data or model cannot be read.
     """
     folder = RunDir(Path(path))
+    record = folder.read_audit_record()
+    if record is not None:
+        return _judge(FinishedModel.read(Path(record.model)), Path(record.data.path), folder, workers, data_dir)
     experiment, summary, saved = _finished(folder)
     federated, network = load_inputs(experiment, data_dir, None if data is None else as_dataset(data))
-    with start_simulation(experiment, federated, network, saved, workers) as simulation:
-        result = audit_labels(
-            federated,
-            saved.aux.get("centroids"),
-            *simulation.predict(saved, "train", len(federated.labels)),
-        )
-    folder.write_audit(result)
-    folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none
-    folder.write_summary(summary.with_audit(result.metrics()))
-    return result
+    with exclusive(folder.path, "program"):
+        with start_simulation(experiment, federated, network, saved, workers) as simulation:
+            result = audit_labels(
+                federated,
+                saved.aux.get("centroids"),
+                *simulation.predict(saved, "train", len(federated.labels)),
+            )
+        folder.write_audit(result)
+        folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none
+        folder.write_summary(summary.with_audit(result.metrics()))
+        return result
 
 
 def audit_data(
@@ -76,42 +84,36 @@ def audit_data(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
-    experiment, summary, saved = _finished(RunDir(model))
-    if not summary.classes:
-        raise UserError(f"{model} was audited by an older version.", f"rofl audit {model}, then this again")
-    channels, side, _ = summary.shape
-    encoder = RunDir(model).read_encoder()
-    if side == 1 and encoder is None:
-        raise UserError(f"{model} was trained on a table and has no encoder.json.", f"rofl audit {model} writes it")
-    if encoder is not None:
-        channels = side = 0  # a table has none
-    source = user.UserSource(str(data.absolute()), side=side, channels=channels)
-    images = user.load_for_audit(source, summary.classes, encoder, progress)
-    if not experiment.data.path:
-        images = replace(images, transform=load_named(experiment.data.name, data_dir).transform)
-    owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
-    spec = DataSpec(path=source.path, side=side, channels=channels, fingerprint=images.fingerprint)
-    clients = images.clients or (spec.title,)
-    about = {"data": spec, "clients": len(clients), "cohort": 1, "setting": "federated"}
-    chosen = experiment.model_copy(update=about)
-    parts = [(owners == client).nonzero().flatten() for client in range(len(clients))]
-    federated = FederatedDataset(
-        replace(images, owners=owners, clients=clients), images.train_labels, parts, chosen.split
-    )
-    with start_simulation(chosen, federated, network_spec(chosen, images), saved, workers) as simulation:
+    return _judge(FinishedModel.read(model), data, RunDir(out), workers, data_dir, progress)
+
+
+def _judge(
+    model: FinishedModel,
+    data: Path,
+    folder: RunDir,
+    workers: int | None,
+    data_dir: Path | None,
+    progress: user.Progress | None = None,
+) -> AuditResult:
+    """Judge new data by a model, and write lists, features and the record of the audit."""
+    federated, chosen = model.load_data(data, data_dir, progress)
+    saved, network = model.server_state, network_spec(chosen, federated.images)
+    with start_simulation(chosen, federated, network, saved, workers) as simulation:
         result = audit_labels(
             federated,
             saved.aux.get("centroids"),
             *simulation.predict(saved, "train", len(federated.labels)),
         )
-    RunDir(out).write_audit(result)
-    RunDir(out).write_left_out(images.unreadable)
+    folder.write_audit(result)
+    folder.write_left_out(federated.images.unreadable)
+    folder.write_encoder(model.encoder)
+    folder.write_audit_record(model.record(federated.spec.data, result.metrics().estimated))
     return result
 
 
 def next_audit_dir(data: Path) -> Path:
     """Return the next free `runs/audit-<data>-<number>`, for the lists of new data."""
-    number, title = 1, DataSpec(path=str(data.absolute())).title
+    number, title = 1, safe_names([DataSpec(path=str(data.absolute())).title])[0]
     while (path := Path("runs") / f"audit-{title}-{number}").exists():
         number += 1
     return path
@@ -122,17 +124,33 @@ def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDatas
 
     Args:
         path: the run directory; its decisions.csv is written anew where there are new files.
-        files: CSV files that the page saved; of two decisions about a sample the later one counts.
+        files: CSV files that the page saved, or what a labelling tool exported (`rofl.audit.label_tools`); of two
+            decisions about a sample the later one counts.
         federated: the samples and labels that the decisions are about.
     """
     kept = path / "decisions.csv"
     facts = (federated.images.samples, federated.images.classes, federated.labels)
     merged: dict[str, Decision] = {}
     for file in [*([kept] if kept.is_file() else []), *files]:
-        merged |= {each.sample: each for each in label_csv.read_decisions(file, *facts)}  # the last word counts
+        merged |= {each.sample: each for each in read_review(file, *facts)}  # the last word counts
     if files:
         label_csv.write_decisions(kept, merged.values())
     return list(merged.values())
+
+
+def export_audit(path: Path, result: AuditResult, tool: Tool, out: Path | None = None) -> Export:
+    """Write the suspects of an audit into a folder for a labelling tool; `merge_decisions` takes what comes back.
+
+    Args:
+        path: the directory with the lists of suspects.
+        result: the audit.
+        tool: that is to read them.
+        out: the folder, to be created; one in `path` that is named after the tool by default.
+
+    Raises:
+        UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
+    """
+    return export_suspects(tool, out or path / tool, RunDir(path).read_suspects(), result.federated)
 
 
 def corrected_labels(result: AuditResult, decisions: Sequence[Decision], decided_only: bool = False) -> Tensor:

@@ -18,6 +18,7 @@ from rofl.training.guard import GuardEvent
 from rofl.training.held_out import Evaluation
 from rofl.training.privacy_budget import epsilon, privacy_spent
 from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord, RunSummary, Traffic
+from rofl.training.round_log import cut_round_log, format_record
 from rofl.training.run_dir import BestModel, Checkpoint, RunDir
 from rofl.training.run_monitor import RunMonitor, unresolved
 
@@ -56,11 +57,11 @@ class Trained:
     """The outcome of all rounds.
 
     Attributes:
-        last: the server state after the last round.
+        last: the server state after the last round, as it is evaluated.
         history: the records of all rounds.
         selected: "best" where the saved model is that of the best round, "last" where it is that of the last.
         selected_round: the round of the saved model.
-        selected_state: its server state.
+        selected_state: its server state, as it is evaluated.
         stopped: why training stopped early, in one sentence; empty where it did not.
     """
 
@@ -87,7 +88,8 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
         epsilon(1, 1.0, experiment.privacy.delta)  # a missing accountant shows now, not after the last round
     fresh = Checkpoint(0, experiment.build_method().init(network.build()), {})
     start = folder.read_checkpoint() or fresh
-    problem = check_like(flatten_state(start.server_state), flatten_state(fresh.server_state))
+    saved, expected = start.server_state, fresh.server_state
+    problem = check_like(flatten_state(saved), flatten_state(expected)) or check_like(saved.kept, expected.kept)
     if problem:
         raise UserError(f"The checkpoint of {folder.path} does not fit its config.toml: {problem}.", "a new run")
     return start
@@ -116,11 +118,10 @@ def train(
 
     Raises:
         Interrupted: on Ctrl-C, once the last finished round is on disk.
-        UserError: no client's update could be used in the last round; that round is not on disk.
+        UserError: no client's update could be used in the last round; that round is not on disk. Or metrics.jsonl is
+            damaged.
     """
-    history = [record for record in folder.read_history() if record.round <= start.index]
-    folder.write_history(history)
-    progress = _Progress(folder, experiment, start, history, RunMonitor(experiment, classes))
+    progress = _Progress(folder, experiment, start, RunMonitor(experiment, classes))
     try:
         progress.run(engine, lambda record: listener(experiment, record) if listener is not None else None)
     except KeyboardInterrupt:
@@ -137,13 +138,15 @@ class _Progress:
         best: the best round's model so far, as far as the newest checkpoint's history knows it.
     """
 
-    def __init__(
-        self, folder: RunDir, experiment: Experiment, start: Checkpoint, history: list[RoundRecord], monitor: RunMonitor
-    ) -> None:
-        self.folder, self.experiment, self.monitor, self.history = folder, experiment, monitor, history
+    def __init__(self, folder: RunDir, experiment: Experiment, start: Checkpoint, monitor: RunMonitor) -> None:
+        self.folder, self.experiment, self.monitor = folder, experiment, monitor
         self.newest, self.saved = start, start.index
-        self.pending = start.pending_record if len(history) < start.index else None  # its evaluation is still to come
-        monitor.replay(history)
+        self.history = folder.read_history()[: start.index]
+        known = start.index - (start.pending_record is not None)
+        self._log_sha = cut_round_log(folder.log_path, len(self.history), known, start.log_digest)
+        # where its evaluation is still to come
+        self.pending = start.pending_record if len(self.history) < start.index else None
+        monitor.replay(self.history)
         self.best = self._best_on_disk() if self._keeps_best else None
         folder.prune_best(monitor.best_round)  # a round that is computed again may have left one
 
@@ -187,7 +190,8 @@ class _Progress:
         else:
             evaluation = engine.evaluate(result.server_state, index) if due else Evaluation()
             record = self._write(record.with_evaluation(evaluation), result.server_state)
-        self.newest = Checkpoint(index, result.server_state, dict(engine.state_rounds), self.pending, self.best)
+        states = dict(engine.state_rounds)
+        self.newest = Checkpoint(index, result.server_state, states, self.pending, self.best, self._log_sha.hexdigest())
         if index % experiment.checkpoint_every == 0 or is_last:
             self.save()
             engine.on_checkpoint()
@@ -206,12 +210,14 @@ class _Progress:
         index, state = self.newest.index, self.newest.server_state
         if self.best is not None and self.experiment.select == "best":
             selected, index, state = "best", self.best.round, self.best.server_state
-        return Trained(self.newest.server_state, self.history, selected, index, state, self.monitor.stop_reason)
+        last = self.newest.server_state.evaluated()
+        return Trained(last, self.history, selected, index, state.evaluated(), self.monitor.stop_reason)
 
     def _write(self, record: RoundRecord, server_state: ServerState) -> RoundRecord:
         """Write the line of a round, and keep its model where it is the best."""
         record = self.monitor.observe(record)
         self.folder.append_history(record)
+        self._log_sha.update(format_record(record).encode())
         self.history.append(record)
         if self._keeps_best and self.monitor.best_round == record.round:
             self.best = BestModel(record.round, server_state)

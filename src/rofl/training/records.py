@@ -12,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from rofl.audit.detection import Detection
 from rofl.audit.result import AuditMetrics, ListQuality, NoiseEstimate
 from rofl.core.settings import rename
+from rofl.data.specs import DataSpec
 from rofl.simulation.rounds import RoundResult
 from rofl.training.guard import GuardEvent
 from rofl.training.held_out import Evaluation, HeldOut
@@ -86,6 +87,15 @@ class RoundRecord(_Record):
         return bool(self.cohort) and len(self.dropped) >= len(self.cohort)
 
 
+class CheckpointFacts(_Record):
+    """What a checkpoint says beside its tensors."""
+
+    round: int = Field(ge=0)  # the last finished round
+    states: dict[int, int]  # client -> round of its state
+    pending_record: RoundRecord | None = Field(None, validation_alias=AliasChoices("pending_record", "entry"))
+    log_digest: str = ""  # of the lines that metrics.jsonl had by then
+
+
 class NoiseRecord(_Record):
     """The noise of a run: what was asked for, and what came out."""
 
@@ -93,6 +103,9 @@ class NoiseRecord(_Record):
     ratio: float = 0.0
     labels: str = ""
     client_spread: float = 0.0
+    client_min: float = 0.0
+    client_max: float = 0.0
+    noisy_clients: float = 1.0
     fully_noisy_class: bool = False
     achieved: float | None = None  # the share of labels that are wrong; None where nobody knows
 
@@ -118,7 +131,24 @@ class SiteRecord(_Record):
     """What the coordinator knows of a site at the end."""
 
     samples: int
-    flagged: int
+    flagged: int | None = None  # labels that look wrong; None where only the sum over all sites is known
+
+
+class AuditRecord(_Record):
+    """audit.json: new data that the model of a run judged."""
+
+    format: int = 1
+    model: str  # the folder of the run
+    method: str  # that trained it
+    digest: str  # of the model
+    data: DataSpec  # where the data is; its fingerprint says what it was
+    classes: list[str]
+    estimated: NoiseEstimate
+    versions: dict[str, str] = {}
+
+    def to_json(self) -> str:
+        """Return the content of audit.json."""
+        return self.model_dump_json(indent=2) + "\n"
 
 
 class RunSummary(_Record):

@@ -1,25 +1,32 @@
 """The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features."""
 
-import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from rofl.audit.issue_list import read_issues, sort_issues, write_issues
 from rofl.audit.result import AuditResult, Features
+from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow, read_suspects, sort_suspects, write_suspects
 from rofl.config.overrides import read_toml
 from rofl.config.schema import Experiment, parse_experiment
+from rofl.core.classification import Classification
 from rofl.core.serialization import deserialize, serialize
-from rofl.core.tensors import Tensors
-from rofl.data.atomic import atomic_write
+from rofl.core.tensors import Tensors, digest
+from rofl.data.atomic import append_text, atomic_write
+from rofl.data.regular_file import read_regular
+from rofl.data.user.encoders import Encoder, encoder_from_json
 from rofl.data.user.names import safe_names
-from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
-from rofl.training.records import RoundRecord, RunSummary
+from rofl.training.records import AuditRecord, CheckpointFacts, RoundRecord, RunSummary
+from rofl.training.round_log import format_record, read_round_log
+from rofl.training.saved_model.model_record import ModelRecord
+
+_EVALUATION = TypeAdapter(Classification)
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Checkpoint:
     states: dict[int, int]  # client -> round of its state
     pending_record: RoundRecord | None = None  # the last round's, where metrics.jsonl waits for its accuracy
     best: BestModel | None = None  # written to a file of its own, unless it is this very round's
+    log_digest: str = ""  # of the lines that metrics.jsonl had by then; "" in checkpoints of earlier versions
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,11 @@ class RunDir:
     def checkpoint_path(self) -> Path:
         """The file of the newest checkpoint."""
         return self.path / "checkpoint.safetensors"
+
+    @property
+    def log_path(self) -> Path:
+        """The file with a record per round."""
+        return self.path / "metrics.jsonl"
 
     def exists(self) -> bool:
         """Return True if a run was started here."""
@@ -100,23 +113,26 @@ class RunDir:
             "round": checkpoint.index,
             "states": states,
             "pending_record": None if pending is None else pending.model_dump(),
+            "log_digest": checkpoint.log_digest,
         }
         atomic_write(self.checkpoint_path, serialize(_groups(checkpoint.server_state), facts))
         self.prune_best(None if best is None else best.round)
 
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the newest checkpoint, or None if the run has not written one."""
-        if not self.checkpoint_path.is_file():
-            return None
+        path = self.checkpoint_path
         try:
-            groups, facts = deserialize(self.checkpoint_path.read_bytes())
-            states = {int(client): index for client, index in facts["states"].items()}
+            groups, metadata = deserialize(read_regular(path, follow=False))
+            facts = CheckpointFacts.model_validate(metadata)
             aux = groups["aux"] if "aux" in groups else groups["extra"]  # as 0.1 called it
-            pending = facts.get("pending_record", facts.get("entry"))  # as 0.1 called it
-            record = None if pending is None else RoundRecord.model_validate(pending)
-            return Checkpoint(facts["round"], ServerState(groups["model"], aux), states, record)
-        except (ValueError, KeyError, OSError, AttributeError, TypeError) as error:
-            raise UserError(f"{self.checkpoint_path} is damaged ({error}).", "start the run again") from error
+            server_state = ServerState(groups["model"], aux, groups.get("kept", {}))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}).", "start the run again") from error
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path} is damaged ({_first_problem(error)}).", "start the run again") from error
+        return Checkpoint(facts.round, server_state, facts.states, facts.pending_record, log_digest=facts.log_digest)
 
     def read_best(self, index: int) -> BestModel:
         """Return the model of the best round, which a checkpoint of a later one left.
@@ -126,9 +142,11 @@ class RunDir:
         """
         path = self._best_path(index)
         try:
-            groups, facts = deserialize(path.read_bytes())
-            return BestModel(facts["round"], ServerState(groups["model"], groups["aux"]))
-        except (ValueError, KeyError, OSError, TypeError) as error:
+            groups, facts = deserialize(read_regular(path, follow=False))
+            if facts["round"] != index:
+                raise ValueError(f"it is of round {facts['round']}")
+            return BestModel(index, ServerState(groups["model"], groups["aux"], groups.get("kept", {})))
+        except (ValueError, KeyError, OSError) as error:
             raise UserError(f"{path} cannot be read ({error}).", "start the run again") from error
 
     def read_model(self, summary: RunSummary) -> ServerState:
@@ -140,9 +158,28 @@ class RunDir:
         last = self.read_checkpoint()
         if last is None:
             raise UserError(f"{self.path} has no checkpoint, so that its model is lost.", "run it again")
-        if summary.selected_round in (None, last.index):
-            return last.server_state
-        return self.read_best(summary.selected_round).server_state
+        saved = last.server_state.evaluated()
+        if summary.selected_round not in (None, last.index):
+            saved = self.read_best(summary.selected_round).server_state.evaluated()
+        self._check_digest(saved, summary.selected_digest or summary.digest)
+        return saved
+
+    def check_summary(self, summary: RunSummary) -> None:
+        """Check that the summary of a finished run is about the model in its checkpoint, where there is one.
+
+        Raises:
+            UserError: it is about another model.
+        """
+        last = self.read_checkpoint()
+        if last is not None:
+            self._check_digest(last.server_state.evaluated(), summary.digest)
+
+    def _check_digest(self, server_state: ServerState, expected: str) -> None:
+        if digest(server_state.model, server_state.aux) != expected:
+            raise UserError(
+                f"The model in {self.path} is not the one that its summary.json describes.",
+                "a copy of both files as they were, or a new run",
+            )
 
     def prune_best(self, keep: int | None) -> None:
         """Remove the models of rounds that were the best for a while."""
@@ -154,26 +191,20 @@ class RunDir:
         return self.path / f"best-{index}.safetensors"
 
     def read_history(self) -> list[RoundRecord]:
-        """Return a record per round; a last line that was cut short does not count."""
-        path = self.path / "metrics.jsonl"
-        records = []
-        for line in path.read_text().splitlines() if path.is_file() else []:
-            try:
-                records.append(RoundRecord.model_validate_json(line))
-            except ValidationError:
-                break
-        return records
+        """Return a record per round; a last line that was cut short does not count.
+
+        Raises:
+            UserError: the file is damaged before its last line.
+        """
+        return read_round_log(self.log_path)
 
     def write_history(self, records: Iterable[RoundRecord]) -> None:
-        """Replace all records, when a run goes on from an earlier round than it had written."""
-        atomic_write(self.path / "metrics.jsonl", "".join(record.model_dump_json() + "\n" for record in records))
+        """Write all records at once."""
+        atomic_write(self.log_path, "".join(map(format_record, records)))
 
     def append_history(self, record: RoundRecord) -> None:
         """Add a round, flushed to disk: a checkpoint that survives a power cut must not be ahead of it."""
-        with open(self.path / "metrics.jsonl", "a") as file:
-            file.write(record.model_dump_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_text(self.log_path, format_record(record))
 
     def read_summary(self) -> RunSummary:
         """Return the outcome of a finished run."""
@@ -181,7 +212,9 @@ class RunDir:
         if not path.is_file():
             raise UserError(f"{self.path} holds no finished run.", f"rofl resume {self.path}")
         try:
-            return RunSummary.model_validate_json(path.read_text())
+            return RunSummary.model_validate_json(read_regular(path, follow=False))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}).", "a copy of it") from error
         except ValueError as error:
             problem = f"{path} is damaged ({_first_problem(error)})."
             raise UserError(problem, f"delete it, then rofl resume {self.path}") from error
@@ -195,6 +228,10 @@ class RunDir:
         views = result.federated.client_views
         for (client, rows), file in zip(views, safe_names([client for client, _ in views]), strict=True):
             self.write_suspects(file, result.client_rows(client, rows), named=bool(result.federated.images.ids))
+            issues = [issue for issue in result.issues if issue.client == client]
+            (self.path / "issues" / f"{file}.csv").unlink(missing_ok=True)  # of an earlier audit
+            if issues:
+                write_issues(self.path / "issues" / f"{file}.csv", issues)
         self.write_features(result.features)
 
     def write_suspects(self, file: str, rows: Iterable[SuspectRow], named: bool) -> None:
@@ -207,6 +244,30 @@ class RunDir:
         """
         write_suspects(self.path / "suspects" / f"{file}.csv", rows, named)
 
+    def read_issues(self) -> Sequence[SampleIssue]:
+        """Return all clients' near-duplicates and outliers in one; none for runs of old versions."""
+        paths = sorted((self.path / "issues").glob("*.csv"))
+        return sort_issues(issue for path in paths for issue in read_issues(path))
+
+    def write_audit_record(self, record: AuditRecord) -> None:
+        """Write audit.json, which makes this the folder of an audit of new data."""
+        atomic_write(self.path / "audit.json", record.to_json())
+
+    def read_audit_record(self) -> AuditRecord | None:
+        """Return what audit.json says, or None if this is not the folder of an audit of new data.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / "audit.json"
+        if not path.is_file():
+            return None
+        try:
+            return AuditRecord.model_validate_json(read_regular(path, follow=False))
+        except (OSError, ValueError) as error:
+            problem = f"{path} is damaged ({_first_problem(error)})."
+            raise UserError(problem, "rofl audit --model RUN --data PATH again") from error
+
     def write_features(self, kept: Features) -> None:
         """Write the features of some samples."""
         centroids = {} if kept.centroids is None else {"centroids": kept.centroids}
@@ -216,10 +277,11 @@ class RunDir:
     def read_features(self) -> Features | None:
         """Return the features, or None if there are none that can be read: only the t-SNE picture needs them."""
         try:
-            groups, _ = deserialize((self.path / "features.safetensors").read_bytes())
-            return Features(**groups["samples"], centroids=groups.get("classes", {}).get("centroids"))
+            groups, _ = deserialize(read_regular(self.path / "features.safetensors", follow=False))
+            kept = Features(**groups["samples"], centroids=groups.get("classes", {}).get("centroids"))
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return kept if kept.is_sound else None
 
     def write_left_out(self, lines: Iterable[str]) -> None:
         """Write which files of the user's data could not be read; no file where all could."""
@@ -227,19 +289,44 @@ class RunDir:
         if text:
             atomic_write(self.path / "left_out.txt", text)
 
-    def write_encoder(self, encoder: TableEncoder | None) -> None:
+    def write_encoder(self, encoder: Encoder | None) -> None:
         """Write the encoder of a user's table to encoder.json; no file for other data."""
         if encoder is not None:
             atomic_write(self.path / "encoder.json", encoder.to_json())
 
-    def read_encoder(self) -> TableEncoder | None:
+    def read_encoder(self) -> Encoder | None:
         """Return the encoder of the run's table, or None if it has none.
 
         Raises:
             UserError: the file is damaged.
         """
-        path = self.path / "encoder.json"
-        return TableEncoder.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+        text = _read_text(self.path / "encoder.json")
+        return None if text is None else encoder_from_json(text)
+
+    def write_evaluation(self, metrics: Classification) -> None:
+        """Write evaluation.json: how good the saved model is on the test part."""
+        atomic_write(self.path / "evaluation.json", _EVALUATION.dump_json(metrics, indent=1) + b"\n")
+
+    def read_evaluation(self) -> Classification | None:
+        """Return the saved model's figures on the test part, or None where there are none that can be read."""
+        try:
+            return _EVALUATION.validate_json(read_regular(self.path / "evaluation.json", follow=False))
+        except (OSError, ValidationError):
+            return None
+
+    def write_model_record(self, record: ModelRecord) -> None:
+        """Write model.json: all that the saved model is, beside its weights."""
+        atomic_write(self.path / "model.json", record.to_json())
+
+    def read_model_record(self) -> ModelRecord | None:
+        """Return what model.json says, or None if there is none, as in runs of old versions.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / "model.json"
+        text = _read_text(path)
+        return None if text is None else ModelRecord.from_json(text, str(path))
 
     def read_suspects(self) -> list[SuspectRow]:
         """Return all clients' lists in one, most suspicious first."""
@@ -248,10 +335,26 @@ class RunDir:
 
 
 def _groups(server_state: ServerState) -> dict[str, Tensors]:
-    return {"model": server_state.model, "aux": server_state.aux}
+    groups = {"model": server_state.model, "aux": server_state.aux}
+    return {**groups, "kept": server_state.kept} if server_state.kept else groups
 
 
-def _first_problem(error: ValueError) -> str:
+def _read_text(path: Path) -> str | None:
+    """Return the text of a file, or None where there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return read_regular(path, follow=False).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UserError(f"{path} cannot be read ({reason}).", "a copy of it as it was") from error
+
+
+def _first_problem(error: Exception) -> str:
     """One line about what is wrong with a file."""
     if not isinstance(error, ValidationError):
         return str(error)

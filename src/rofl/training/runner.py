@@ -10,8 +10,11 @@ from torch import Tensor
 
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
+from rofl.core.classification import Classification, class_probabilities, classification
+from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset
-from rofl.data.from_arrays import as_dataset
+from rofl.data.in_memory.load_object import as_dataset
+from rofl.data.preprocessing import preprocessing_of
 from rofl.data.sampled_clients import client_sizes
 from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
@@ -25,9 +28,12 @@ from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.guard import judge_model
 from rofl.training.held_out import Evaluation, count_agreement, count_classes
 from rofl.training.inputs import accuracy, load_inputs, with_components
+from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Engine, Listener, Trained, load_or_init, train, training_summary
+from rofl.training.notebook import notebook_listener, run_html
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
+from rofl.training.saved_model.model_record import ModelRecord
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,10 @@ class Run:
     experiment: Experiment
     summary: RunSummary
     history: list[RoundRecord]
+
+    def _repr_html_(self) -> str:
+        """A notebook shows a run as a small table with its curve."""
+        return run_html(self.summary, self.history, str(self.folder))
 
 
 def run(
@@ -59,11 +69,11 @@ def run(
         method: a method of your own, in place of the experiment's: an instance of a frozen dataclass with `init`,
             `zero_update`, `client_update` and `server_update`.
         model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`.
-        data: samples of your own: any object with images, labels and, if it has them, clients; see
-            `rofl.data.from_arrays.as_dataset`. No noise is put on their labels.
+        data: samples of your own: any object with images, labels and, if it has them, clients, a data frame, a data set
+            of torch or of Hugging Face; see `rofl.as_dataset`. No noise is put on their labels.
         workers: client processes; one per core by default, 0 to train in this process.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
-        listener: called with the experiment and each `RoundRecord`.
+        listener: called with the experiment and each `RoundRecord`; by default, a notebook shows a bar and a curve.
 
     Returns:
         The finished run.
@@ -75,13 +85,12 @@ def run(
     dataset = None if data is None else as_dataset(data)
     experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
-    if folder.exists():
-        raise UserError(f"{folder.path} already holds a run.", f"rofl resume {folder.path}, or another --out")
-    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise UserError(f"{folder.path} is in the way: it is not an empty folder.", "another --out")
+    _check_unused(folder)
     federated, network = load_inputs(experiment, data_dir, dataset)  # before anything is written: it may refuse
-    folder.write_experiment(experiment)
-    return _continue(folder, experiment, federated, network, workers, listener)
+    with exclusive(folder.path, "program"):
+        _check_unused(folder)  # another run may have begun here while the data was loaded
+        folder.write_experiment(experiment)
+        return _continue(folder, experiment, federated, network, workers, listener)
 
 
 def resume(
@@ -107,12 +116,17 @@ def resume(
     """
     folder = RunDir(Path(out))
     experiment = folder.read_experiment()
-    if folder.is_finished():
-        return Run(folder.path, experiment, folder.read_summary(), folder.read_history())
-    if folder.is_served:
-        raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
-    dataset = None if data is None else as_dataset(data)
-    return _continue(folder, experiment, *load_inputs(experiment, data_dir, dataset), workers, listener)
+    if not folder.is_finished():
+        if folder.is_served:
+            raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
+        dataset = None if data is None else as_dataset(data)
+        with exclusive(folder.path, "program"):
+            if not folder.is_finished():  # another program may have finished it in between
+                inputs = load_inputs(experiment, data_dir, dataset)
+                return _continue(folder, experiment, *inputs, workers, listener)
+    summary = folder.read_summary()
+    folder.check_summary(summary)
+    return Run(folder.path, experiment, summary, folder.read_history())
 
 
 @contextmanager
@@ -193,7 +207,7 @@ class LocalEngine(Engine):
 
 
 def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
-    """Return the accuracy on the test set, and counts on samples that nobody trains on.
+    """Return the accuracy on the test set, and counts on samples that nobody trains on; None where there are none.
 
     Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
     a benchmark's test set are the true ones, and only its images are used.
@@ -203,16 +217,18 @@ def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: 
         federated: the data set.
         server_state: the model.
     """
+    server_state = server_state.evaluated()
     labels, rows = federated.images.test_labels, federated.validation_rows
-    logits, _ = simulation.predict(server_state, "test", len(labels))
+    right, counts = None, None
+    if len(labels):
+        logits, _ = simulation.predict(server_state, "test", len(labels))
+        as_given = federated.test_as_given
+        counts = count_agreement(logits, labels) if as_given else count_classes(logits, federated.labels)
+        right = accuracy(logits, labels)
     if len(rows):
         validation_logits, _ = simulation.predict(server_state, "validation", len(rows))
         counts = count_agreement(validation_logits, federated.labels[rows])
-    elif federated.test_as_given:
-        counts = count_agreement(logits, labels)
-    else:
-        counts = count_classes(logits, federated.labels)
-    return Evaluation(accuracy(logits, labels), counts)
+    return Evaluation(right, counts)
 
 
 def _continue(
@@ -228,18 +244,57 @@ def _continue(
     try:
         with start_simulation(experiment, federated, network, start.server_state, workers, states) as simulation:
             engine = LocalEngine(simulation, federated)
-            trained = train(folder, experiment, start, engine, listener, federated.images.classes)
+            notify = listener or notebook_listener()
+            trained = train(folder, experiment, start, engine, notify, federated.images.classes)
             saved = trained.selected_state
             logits, features = simulation.predict(saved, "train", len(federated.labels))
             result = audit_labels(federated, saved.aux.get("centroids"), logits, features)
+            if len(federated.images.test_labels):
+                test_logits, _ = simulation.predict(saved, "test", len(federated.images.test_labels))
+                folder.write_evaluation(evaluate_test_part(test_logits, federated.images))
         folder.write_audit(result)
         folder.write_left_out(federated.images.unreadable)
         folder.write_encoder(federated.images.encoder)
+        folder.write_model_record(model_record(experiment, network, federated.images, saved))
         summary = summarize(experiment, result, trained, logits)
         folder.write_summary(summary)
         return Run(folder.path, experiment, summary, trained.history)
     except KeyboardInterrupt:
         raise Interrupted(experiment.rounds, folder.path) from None  # all rounds are on disk
+
+
+def evaluate_test_part(logits: Tensor, images: Dataset) -> Classification:
+    """Return the content of evaluation.json.
+
+    Args:
+        logits: (M, K) of the saved model on the test part.
+        images: the data set.
+    """
+    return classification(images.test_labels, class_probabilities(logits), images.classes)
+
+
+def model_record(
+    experiment: Experiment, network: NetworkSpec, images: Dataset, server_state: ServerState
+) -> ModelRecord:
+    """Return the content of model.json.
+
+    Args:
+        experiment: the settings.
+        network: what was trained.
+        images: the data set that it was trained on.
+        server_state: the one whose weights are saved.
+    """
+    record = ModelRecord.of(experiment.name, network, images.classes, preprocessing_of(images))
+    return record.with_weights(server_state.model)
+
+
+def _check_unused(folder: RunDir) -> None:
+    """Refuse a folder for a new run unless it is absent or empty; the lock of a run that was refused may be in it."""
+    path = folder.path
+    if folder.exists():
+        raise UserError(f"{path} already holds a run.", f"rofl resume {path}, or another --out")
+    if path.exists() and (not path.is_dir() or {each.name for each in path.iterdir()} - {LOCK_FILE}):
+        raise UserError(f"{path} is in the way: it is not an empty folder.", "another --out")
 
 
 def summarize(experiment: Experiment, result: AuditResult, trained: Trained, logits: Tensor) -> RunSummary:
@@ -260,7 +315,8 @@ def summarize(experiment: Experiment, result: AuditResult, trained: Trained, log
 
 def next_run_dir(experiment: Experiment) -> Path:
     """Return the next free `runs/<name>-<method>-<number>`."""
-    number, method = 1, safe_names([experiment.method_name])[0]  # the name may be `package.module:Class`
-    while (path := Path("runs") / f"{experiment.name}-{method}-{number}").exists():
+    number = 1
+    name, method = (safe_names([each])[0] for each in (experiment.name, experiment.method_name))  # `module:Class`
+    while (path := Path("runs") / f"{name}-{method}-{number}").exists():
         number += 1
     return path

@@ -4,7 +4,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from rofl.data.user import columns, manifest, table
-from rofl.errors import UserError
+from rofl.errors import UserError, one_line
 from tests.data.user.places import save, write_csv, write_folder, write_manifest
 
 
@@ -67,7 +67,7 @@ def test_a_path_out_of_the_folder_is_refused(tmp_path, photos, name):
     save(tmp_path.parent / f"{tmp_path.name}-outside" / "secret.png", np.zeros((4, 4), "uint8"))
     (photos / "out").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside")
     sentence = refused(listed(tmp_path, ("path", "label"), ("photos/site 2/cat/0.png", "x"), (name, "x")))
-    assert sentence == f"Row 2 of {tmp_path / 'list.csv'} leads out of {tmp_path}: {name}."
+    assert sentence == f"Row 2 of {tmp_path / 'list.csv'} leads out of {tmp_path}: {one_line(name)}."
 
 
 def test_a_link_to_a_single_file_outside_is_refused_too(tmp_path, photos):

@@ -13,6 +13,8 @@ from rofl.config.presets.quick import SELF_LABELS, self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset
+from rofl.data.in_memory.load_object import as_dataset
+from rofl.data.specs import IN_MEMORY
 from rofl.data.user import Progress, load_user_data
 from rofl.data.user.names import safe_names
 
@@ -25,12 +27,14 @@ _NO_SETTINGS: Settings = {}
 
 
 def from_data(
-    path: str | Path, *, progress: Progress | None = None, effort: Effort = "default", **changes: Any
+    path: object, *, progress: Progress | None = None, effort: Effort = "default", **changes: Any
 ) -> Experiment:
     """Return an experiment on your data, with all settings chosen to suit it.
 
     Args:
-        path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), or an .npz.
+        path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), an .npz, or
+            a folder of Hugging Face's `save_to_disk`; or an object that `rofl.as_dataset` takes, which `rofl.run` is
+            then given too, as `data`.
         progress: called with the number of images that are decoded, and of all.
         effort: how large the run is: "quick", "default" (about 10 minutes on two cores) or "thorough".
         changes: any settings, with two underscores for the dot of a key, as in `data__test_path="tests"`.
@@ -41,7 +45,9 @@ def from_data(
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     if "method" in dotted:
         dotted["method.name"] = dotted.pop("method")
-    return choose_for_data(path, dotted, progress=progress, effort=effort)[0]
+    if isinstance(path, str | Path):
+        return choose_for_data(path, dotted, progress=progress, effort=effort)[0]
+    return choose_for_dataset(as_dataset(path), dotted, effort)
 
 
 def choose_for_data(
@@ -67,12 +73,37 @@ def choose_for_data(
     source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
     images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
+    chosen = _choose(images, given, spec.title, effort)
+    return parse_experiment(apply_overrides(_merge_tables(chosen, base), dotted)), images
+
+
+def choose_for_dataset(images: Dataset, changes: Settings, effort: Effort = "default") -> Experiment:
+    """Return the experiment for samples in memory; `rofl.run(experiment, data=images)` runs it.
+
+    Args:
+        images: the samples.
+        changes: settings with dotted keys; they win over all others.
+        effort: how large the run is.
+    """
+    given = apply_overrides({"data": {}}, changes)
+    chosen = _choose(images, given, images.name, effort)
+    memory = {**chosen["data"], "name": IN_MEMORY, "fingerprint": images.fingerprint}
+    return parse_experiment(apply_overrides({**chosen, "data": memory}, changes))
+
+
+def _choose(images: Dataset, given: Settings, title: str, effort: Effort) -> Settings:
+    """Return settings for a data set, in tables.
+
+    Args:
+        images: the data set.
+        given: settings that somebody gave, in tables.
+        title: the name of the data.
+        effort: how large the run is.
+    """
     summary, named = _summarize(images, given)
-    summary = replace(summary, effort=effort)
     clients = given.get("clients", named or max(1, min(_MAX_CLIENTS, len(images.train_labels) // _MIN_SAMPLES)))
-    chosen = choose_settings(summary, given, spec.title, clients)
-    data = {**chosen["data"], "partition": "natural" if named else "iid"}
-    return parse_experiment(apply_overrides(_merge_tables({**chosen, "data": data}, base), dotted)), images
+    chosen = choose_settings(replace(summary, effort=effort), given, title, clients)
+    return {**chosen, "data": {**chosen["data"], "partition": "natural" if named else "iid"}}
 
 
 @dataclass(frozen=True)
@@ -82,7 +113,8 @@ class DataSummary:
     Attributes:
         sizes: Samples of each client that the data names; one number, of all samples, where it names none.
         shape: Channels, height and width of an image.
-        is_table: Whether the samples are rows of a table.
+        is_table: Whether the samples are rows of a table, or texts.
+        is_text: Whether they are texts.
         at_sites: Whether each client trains on a machine of its own.
         effort: How large the run is.
     """
@@ -90,6 +122,7 @@ class DataSummary:
     sizes: list[int]
     shape: tuple[int, int, int]
     is_table: bool = False
+    is_text: bool = False
     at_sites: bool = False
     effort: Effort = "default"
 
@@ -112,7 +145,7 @@ def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
     named = len(images.clients) if given["data"].get("partition", "natural") == "natural" else 0
     total = len(images.train_labels)
     sizes = images.owners.bincount(minlength=named).tolist() if named and images.owners is not None else [total]
-    return DataSummary(sizes, images.shape, images.is_table), named
+    return DataSummary(sizes, images.shape, images.is_table, images.is_text), named
 
 
 def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
@@ -130,7 +163,13 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
     }
     method = {"name": _METHOD, "lr": 0.1, "batch": max(_MIN_BATCH, min(_MAX_BATCH, size // _BATCHES))}
     if summary.is_table:
-        settings |= {"data": {}, "model": {"name": "mlp"}, "rounds": 30, "patience": _patience(30), "method": method}
+        settings |= {
+            "data": {},
+            "model": {"name": "text" if summary.is_text else "mlp"},
+            "rounds": 30,
+            "patience": _patience(30),
+            "method": method,
+        }
         return Preset(f"{title}: user data", settings, SELF_LABELS)
     channels, side, _ = summary.shape
     if summary.at_sites:

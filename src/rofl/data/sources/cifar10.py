@@ -16,13 +16,13 @@ from rofl.errors import UserError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SIDE = 32
-_RECORD = 1 + 3 * _SIDE * _SIDE  # a label byte, then the red, green and blue planes
+_PLANES = 3 * _SIDE * _SIDE  # bytes of the red, green and blue planes
 _ARCHIVE = RemoteFile(
     "cifar-10-binary.tar.gz",
     "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     "md5:c32a1d4ab5d03f1284b67883e8d87530",
 )
-_AGAIN = "delete it and fetch it again"
+AGAIN = "delete it and fetch it again"
 
 
 def load_cifar10(folder: Path) -> Dataset:
@@ -56,7 +56,7 @@ def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
     try:
         table = parquet.read_table(path, columns=["img", "label"]).to_pydict()
     except (OSError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a parquet file with the columns img and label.", _AGAIN) from error
+        raise UserError(f"{path} is not a parquet file with the columns img and label.", AGAIN) from error
     pixels = np.empty((len(table["img"]), _SIDE, _SIDE, 3), dtype=np.uint8)
     for row, cell in enumerate(table["img"]):
         try:
@@ -67,7 +67,7 @@ def read_parquet(path: Path) -> tuple[Tensor, Tensor]:
         except (OSError, ValueError) as error:
             raise UserError(f"image {row} of {path} cannot be decoded ({error}).") from error
     if not all(isinstance(label, int) for label in table["label"]):
-        raise UserError(f"{path} has labels that are not whole numbers.", _AGAIN)
+        raise UserError(f"{path} has labels that are not whole numbers.", AGAIN)
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.tensor(table["label"], dtype=torch.long)
 
 
@@ -77,22 +77,44 @@ def read_archive(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
     Raises:
         UserError: the archive is damaged or incomplete.
     """
-    try:
-        with tarfile.open(path) as archive:
-            parts = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
-            raw = {name: part.read() for name, part in parts.items() if part is not None and name.endswith(".bin")}
-    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read ({type(error).__name__}).", _AGAIN) from error
+    raw = read_members(path)
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
     missing = [name for name in [*names, "test_batch.bin"] if name not in raw]
     if missing:
-        raise UserError(f"{path} lacks {', '.join(missing)}.", _AGAIN)
-    return _records(b"".join(raw[name] for name in names), path), _records(raw["test_batch.bin"], path)
+        raise UserError(f"{path} lacks {', '.join(missing)}.", AGAIN)
+    train, test = b"".join(raw[name] for name in names), raw["test_batch.bin"]
+    (images, labels), (test_images, test_labels) = (binary_records(part, path) for part in (train, test))
+    return (images, labels[:, 0]), (test_images, test_labels[:, 0])
 
 
-def _records(raw: bytes, path: Path) -> tuple[Tensor, Tensor]:
-    """Return images and labels of binary records; the path is for error messages."""
-    if len(raw) % _RECORD:
-        raise UserError(f"{path} holds an incomplete record.", _AGAIN)
-    table = torch.from_numpy(np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD).copy())
-    return table[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), table[:, 0].long()
+def read_members(path: Path) -> dict[str, bytes]:
+    """Return the content of each `.bin` and `.txt` file of an archive, by its name without folders.
+
+    Raises:
+        UserError: the archive is damaged.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            wanted = [member for member in archive if member.isfile() and member.name.endswith((".bin", ".txt"))]
+            parts = {Path(member.name).name: archive.extractfile(member) for member in wanted}
+            return {name: part.read() for name, part in parts.items() if part is not None}
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read ({type(error).__name__}).", AGAIN) from error
+
+
+def binary_records(raw: bytes, path: Path, label_bytes: int = 1) -> tuple[Tensor, Tensor]:
+    """Return images (N, 3, 32, 32) uint8 and label bytes (N, label_bytes) of binary records.
+
+    Args:
+        raw: label bytes, then the red, green and blue planes, for each image.
+        path: where it comes from, for errors.
+        label_bytes: before the planes.
+
+    Raises:
+        UserError: a record is incomplete.
+    """
+    size = label_bytes + _PLANES
+    if len(raw) % size:
+        raise UserError(f"{path} holds an incomplete record.", AGAIN)
+    table = torch.from_numpy(np.frombuffer(raw, dtype=np.uint8).reshape(-1, size).copy())
+    return table[:, label_bytes:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), table[:, :label_bytes].long()

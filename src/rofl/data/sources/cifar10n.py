@@ -1,13 +1,12 @@
 """CIFAR-10N: human labels of CIFAR-10's training images (Wei et al. 2022)."""
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rofl.data.array_archive import read_array_archive
 from rofl.errors import UserError
 
 FILE = "cifar10n.npz"
@@ -60,9 +59,9 @@ def _read_arrays(path: Path, *keys: str) -> list[np.ndarray]:
     if not path.is_file():
         raise UserError(f"There is no {path}, so people's labels for CIFAR-10 are not at hand.", _HOW)
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = [file[key] for key in keys]
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        found, _ = read_array_archive(path, keys)
+        arrays = [found[key] for key in keys]
+    except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}).", _HOW) from error
     for key, array in zip(keys, arrays, strict=True):
         if array.shape != (_COUNT,) or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= _CLASSES:

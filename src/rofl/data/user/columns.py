@@ -1,14 +1,16 @@
 """Reading of CSV and parquet files as columns of texts."""
 
-import csv
-import math
+from collections import Counter
 from pathlib import Path
 
+from rofl.data.user.csv_table import read_csv_table
 from rofl.data.user.names import clean
+from rofl.data.user.parquet_table import read_parquet_table
 from rofl.errors import UserError
 
 SPECIAL = ("client", "path", "label", "part", "id")  # columns with a meaning, in upper or lower case
 SUFFIXES = (".csv", ".tsv", ".parquet")
+MAX_COLUMNS = 100_000
 Columns = dict[str, list[str]]  # cells by column; a missing value is an empty text
 
 
@@ -18,14 +20,26 @@ def read_columns(path: Path) -> Columns:
     Raises:
         UserError: the file cannot be read, has no rows, or has two columns of one name.
     """
-    names, rows = _read_parquet(path) if path.suffix.casefold() == ".parquet" else _read_csv(path)
-    names = [name.casefold() if name.casefold() in SPECIAL else name for name in map(clean, names)]
-    repeated = next((name for name in names if names.count(name) > 1), None)
+    names, cells = (read_parquet_table if path.suffix.casefold() == ".parquet" else read_csv_table)(path)
+    if len(names) > MAX_COLUMNS:
+        raise UserError(f"{path} has {len(names)} columns, more than {MAX_COLUMNS}.", "fewer columns")
+    names = [column_name(name) for name in names]
+    repeated = next((name for name, times in Counter(names).items() if times > 1), None)
     if repeated is not None:
         raise UserError(f"{path} has the column {repeated!r} twice.", "remove one of them")
-    if not rows:
+    if not any(cells):
         raise UserError(f"{path} has no rows.")
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    return dict(zip(names, cells, strict=True))
+
+
+def column_name(name: object) -> str:
+    """Return the cleaned name of a column; names with a meaning are in lower case.
+
+    >>> column_name(" Label "), column_name("Weight")
+    ('label', 'Weight')
+    """
+    cleaned = clean(name)
+    return cleaned.casefold() if cleaned.casefold() in SPECIAL else cleaned
 
 
 def required_column(path: Path, columns: Columns, name: str) -> list[str]:
@@ -59,39 +73,3 @@ def test_flags(path: Path, columns: Columns) -> list[bool]:
         if part not in ("train", "test"):
             raise UserError(f"Row {row} of {path} has the part {part!r}.", "train or test")
     return [part == "test" for part in parts]
-
-
-def _read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the names and rows of a file separated by commas, semicolons or tabs, whichever its header has most of."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
-            header = file.readline()
-            file.seek(0)
-            reader = csv.reader(file, delimiter=max(",;\t", key=header.count))
-            names, rows = next(reader, []), []
-            for row in reader:
-                if row and len(row) != len(names):
-                    raise UserError(f"Line {reader.line_num} of {path} has {len(row)} fields, not {len(names)}.")
-                rows += [row] if row else []
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as CSV ({error}).", "save it as CSV in UTF-8") from error
-    return names, rows
-
-
-def _read_parquet(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the names and rows of a parquet file, values as texts."""
-    import pyarrow.parquet as parquet  # slow to import, and only this needs it
-
-    try:
-        table = parquet.read_table(path)
-        values = [[_text(value) for value in column.to_pylist()] for column in table.columns]
-    except (OSError, ValueError) as error:  # pyarrow's errors derive from these
-        raise UserError(f"{path} cannot be read as parquet ({type(error).__name__}).") from error
-    return list(table.column_names), [list(row) for row in zip(*values, strict=True)]
-
-
-def _text(value: object) -> str:
-    """Return a value as text; whole numbers without ".0", which a column of integers with missing values gets."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -27,7 +27,7 @@ _SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
 
 def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
     """Return the digest and the image header of each sample; files are read in threads."""
-    with _threads() as pool:
+    with decoding_threads() as pool:
         return list(pool.map(_inspect, [sample.content for sample in samples]))
 
 
@@ -53,7 +53,7 @@ def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> 
     """
     coloured = [sample.content for sample, info in zip(samples, infos, strict=True) if not info.grey and not info.error]
     checked = coloured[:: max(1, len(coloured) // _SAMPLED)]
-    with _threads() as pool:
+    with decoding_threads() as pool:
         return 1 if all(pool.map(lambda content: image_io.is_grey(content, _LARGEST), checked)) else 3
 
 
@@ -93,7 +93,7 @@ def decode_all(
         except Exception as error:  # whatever PIL's decoders raise, and its guard against huge images
             return image_io.describe_error(error)
 
-    with _threads() as pool:
+    with decoding_threads() as pool:
         for row, problem in enumerate(pool.map(decode_row, range(len(samples)))):
             if problem:
                 unreadable[row] = problem
@@ -112,7 +112,7 @@ def _inspect(content: Content) -> ImageInfo:
 
 
 @contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
+def decoding_threads() -> Iterator[ThreadPoolExecutor]:
     """Yield threads: PIL decodes outside Python's lock. Its warnings are silenced; that of a huge image is raised."""
     with warnings.catch_warnings(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rofl.core.tensors import digest
 from rofl.data import atomic
+from rofl.errors import UserError
 
 _VERSION = "1"  # to be raised when the same files would be decoded to other pixels
 
@@ -65,5 +66,5 @@ def write_cache(path: Path, pixels: Tensor, unreadable: dict[int, str]) -> None:
     metadata = {"digest": digest({"pixels": pixels}), "unreadable": {str(row): why for row, why in unreadable.items()}}
     try:
         atomic.atomic_write(path, safetensors.torch.save({"pixels": pixels}, {"facts": json.dumps(metadata)}))
-    except OSError:
+    except UserError:
         return

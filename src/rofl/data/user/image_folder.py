@@ -8,11 +8,11 @@ from rofl.data.user.names import clean, list_some, printable
 from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
-SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp"))
+SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm", ".dicom"))
 _NOT_DATA = frozenset(
     ("__macosx", "thumbs.db", "desktop.ini")
 )  # left behind by operating systems; hidden files are ignored too
-_DEEPEST = 5  # levels of folders that are searched; this also ends a cycle of links
+_DEEPEST = 5  # levels of folders that are searched
 _SHAPES = "PATH/<client>/<class>/*.png, or PATH/<class>/*.png"
 
 
@@ -22,10 +22,7 @@ def read_image_folder(root: Path) -> Listing:
     Raises:
         UserError: the folder has no images, or they are at depths that fit neither form.
     """
-    try:
-        images = sorted(_find_images(root))
-    except OSError as error:
-        raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
+    images = _list_images(root)
     if not images:
         raise UserError(f"There are no images in {root}.", f"{_SHAPES} (or {', '.join(sorted(SUFFIXES))})")
     test = [parts for parts in images if parts[0].casefold() == "test"]
@@ -41,6 +38,26 @@ def read_image_folder(root: Path) -> Listing:
     used = {"/".join(parts[:depth]) for parts in images for depth in range(1, len(parts))}
     empty = [name for name in _folders(root, above + (2 if with_clients else 1)) if name not in used]
     return Listing(samples, [f"No images are in {list_some(empty)}."] if empty else [])
+
+
+def image_names(root: Path) -> list[str]:
+    """Return the relative paths of all images below a folder, whatever its form.
+
+    Raises:
+        UserError: there are none.
+    """
+    names = ["/".join(parts) for parts in _list_images(root)]
+    if not names:
+        raise UserError(f"There are no images in {root}.", f"a folder of images ({', '.join(sorted(SUFFIXES))})")
+    return names
+
+
+def _list_images(root: Path) -> list[tuple[str, ...]]:
+    """Return the paths of all images below a folder, in parts, sorted."""
+    try:
+        return sorted(_find_images(root))
+    except OSError as error:
+        raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
 
 
 def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
@@ -69,10 +86,16 @@ def _sample(root: Path, parts: tuple[str, ...], client: str | None, test: bool) 
 
 
 def _find_images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of image files below a folder, in parts; links are followed."""
+    """Yield the paths of image files below a folder, in parts.
+
+    Raises:
+        UserError: there is a link, which may lead to anybody's files, or in a circle.
+    """
     with os.scandir(folder) as inside:
         entries = [entry for entry in inside if _is_data(entry.name)]
     for entry in entries:
+        if entry.is_symlink():
+            raise UserError(f"{entry.path} is a link, and links are not followed.", "a copy of what it leads to")
         if entry.is_dir():
             below = _find_images(entry.path, depth + 1) if depth <= _DEEPEST else ()
             yield from ((entry.name, *parts) for parts in below)

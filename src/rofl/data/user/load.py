@@ -8,12 +8,13 @@ from torch import Tensor
 
 from rofl.core.rng import generator
 from rofl.data.dataset import Dataset
-from rofl.data.transforms import Identity, Transform
+from rofl.data.transforms import Identity, user_transform
 from rofl.data.user.decode import Progress
+from rofl.data.user.encoders import Encoder
 from rofl.data.user.names import list_some, natural
-from rofl.data.user.scan import ScannedData, scan
-from rofl.data.user.source import UserSource
-from rofl.data.user.table_encoder import TableEncoder
+from rofl.data.user.samples import Listing
+from rofl.data.user.scan import ScannedData, scan, scan_listing
+from rofl.data.user.source import UserSource, list_samples
 from rofl.errors import UserError
 
 
@@ -29,7 +30,21 @@ def load_user_data(source: UserSource, progress: Progress | None = None) -> Data
     Raises:
         UserError: the data cannot be used, or is not what it was when `source.fingerprint` was taken.
     """
-    scanned = scan(source, progress)
+    return load_listing(list_samples(source), source, progress)
+
+
+def load_listing(listing: Listing, source: UserSource, progress: Progress | None = None) -> Dataset:
+    """Load listed samples for a run, with a training and a test part.
+
+    Args:
+        listing: the samples.
+        source: how they are read; its path is named in messages.
+        progress: called after each decoded image.
+
+    Raises:
+        UserError: the data cannot be used, or is not what it was when `source.fingerprint` was taken.
+    """
+    scanned = scan_listing(listing, source, progress)
     if source.fingerprint not in ("", scanned.fingerprint):
         raise UserError(
             f"The data in {source.path} is not what it was when these settings were chosen.",
@@ -47,10 +62,25 @@ def load_user_data(source: UserSource, progress: Progress | None = None) -> Data
     return _to_dataset(scanned, train, source.classes or sorted(labels, key=natural))
 
 
+def load_unsplit(listing: Listing, source: UserSource, classes: Sequence[str]) -> Dataset:
+    """Load listed samples, all of which are trained with; the test part is empty.
+
+    Args:
+        listing: the samples.
+        source: how they are read; its path is named in messages.
+        classes: the names of all classes, in order.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    scanned = scan_listing(listing, source, split=False)
+    return _to_dataset(scanned, scanned.train, classes)
+
+
 def load_for_audit(
     source: UserSource,
     classes: Sequence[str],
-    encoder: TableEncoder | None = None,
+    encoder: Encoder | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     """Load user data for an audit by a trained model: every sample is a training sample, and none is for testing.
@@ -65,6 +95,8 @@ def load_for_audit(
         UserError: the data has other classes or columns than the model, or is a table where the model takes images.
     """
     scanned = scan(source, progress, split=False, encoder=encoder)
+    if encoder is None and scanned.is_table:
+        raise UserError(f"{source.path} is a table, and the model was not trained on one.", "images")
     unknown = sorted({sample.label for sample in scanned.samples} - set(classes), key=natural)
     if unknown:
         raise UserError(
@@ -81,8 +113,6 @@ def _to_dataset(scanned: ScannedData, train: Sequence[int], classes: Sequence[st
     samples = scanned.samples
     train_samples, test_samples = [samples[row] for row in train], [samples[row] for row in scanned.test]
     clients = sorted({sample.client for sample in train_samples if sample.client is not None}, key=natural)
-    channels, side = scanned.pixels.shape[1:3]
-    scaling = Transform((0.5,) * channels, (0.25,) * channels, crop=max(1, side // 14))
     return Dataset(
         name="own",
         classes=tuple(classes),
@@ -90,7 +120,7 @@ def _to_dataset(scanned: ScannedData, train: Sequence[int], classes: Sequence[st
         train_labels=_to_indices([sample.label for sample in train_samples], classes),
         test=scanned.pixels[scanned.test],
         test_labels=_to_indices([sample.label for sample in test_samples], classes),
-        transform=Identity((), ()) if scanned.is_table else scaling,
+        transform=Identity((), ()) if scanned.is_table else user_transform(*scanned.pixels.shape[1:3]),
         truth_known=False,
         note=" ".join(scanned.notes),
         owners=_to_indices([sample.client or "" for sample in train_samples], clients) if clients else None,

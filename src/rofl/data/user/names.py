@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _LONGEST = 80  # characters of a file name
+_MOST_BYTES = 200  # of a file name in UTF-8; file systems allow 255, of which endings take some
 
 
 def clean(name: object) -> str:
@@ -47,7 +48,7 @@ def safe_names(names: Iterable[str]) -> list[str]:
     taken: set[str] = set()
     safe = []
     for name in names:
-        base = re.sub(r"[^\w .-]", "_", name).strip(" .")[:_LONGEST] or "client"
+        base = _shortened(re.sub(r"[^\w .-]", "_", name).strip(" .")).rstrip(" .") or "client"
         candidate, number = base, 1
         while candidate.casefold() in taken:
             number += 1
@@ -55,6 +56,11 @@ def safe_names(names: Iterable[str]) -> list[str]:
         taken.add(candidate.casefold())
         safe.append(candidate)
     return safe
+
+
+def _shortened(name: str) -> str:
+    """Return a name cut to what a file system takes; letters of many scripts are two to four bytes each."""
+    return name[:_LONGEST].encode("utf-8", "replace")[:_MOST_BYTES].decode("utf-8", "ignore")
 
 
 def plural(number: int, noun: str) -> str:

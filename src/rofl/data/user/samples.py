@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-Content: TypeAlias = Path | np.ndarray | tuple[str, ...]  # an image file, an array (H, W[, C]), or cells of a table
+# an image file, the content of one, an array (H, W[, C]), or the cells of a table
+Content: TypeAlias = Path | bytes | np.ndarray | tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)

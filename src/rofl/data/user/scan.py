@@ -9,11 +9,11 @@ from torch import Tensor
 
 from rofl.data.image_io import ImageInfo
 from rofl.data.user.decode import Progress, decode_all, inspect_all, suitable_channels, suitable_side
+from rofl.data.user.encoders import Encoder, fit_encoder
 from rofl.data.user.holdout import split_holdout
 from rofl.data.user.names import list_some, natural, plural
-from rofl.data.user.samples import Sample
+from rofl.data.user.samples import Listing, Sample
 from rofl.data.user.source import UserSource, list_samples
-from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
 
 
@@ -26,7 +26,7 @@ class ScannedData:
     train: list[int]  # rows of `samples`
     test: list[int]
     pixels: Tensor  # (N, C, side, side) uint8, or the features of a table (N, F, 1, 1) float32
-    encoder: TableEncoder | None  # that made the features of a table
+    encoder: Encoder | None  # that made the features of a table, or the numbers of words
     unreadable: dict[str, str]  # the names of images that were left out, with the reason
     notes: list[str]  # sentences for the reader of results
 
@@ -46,12 +46,31 @@ class ScannedData:
 
 
 def scan(
-    source: UserSource, progress: Progress | None = None, split: bool = True, encoder: TableEncoder | None = None
+    source: UserSource, progress: Progress | None = None, split: bool = True, encoder: Encoder | None = None
 ) -> ScannedData:
-    """List the samples of a source and decode them.
+    """List the samples of a source and decode them; see `scan_listing`.
 
     Args:
         source: where the data is, and how it is read.
+        progress: called after each decoded image.
+        split: hold out a test part if the data has none; if False, all samples are in the training part.
+        encoder: of a trained model, to encode a table with; if None, one is fitted on the training rows.
+    """
+    return scan_listing(list_samples(source), source, progress, split, encoder)
+
+
+def scan_listing(
+    listing: Listing,
+    source: UserSource,
+    progress: Progress | None = None,
+    split: bool = True,
+    encoder: Encoder | None = None,
+) -> ScannedData:
+    """Decode listed samples.
+
+    Args:
+        listing: the samples.
+        source: how they are read; its path is named in messages.
         progress: called after each decoded image.
         split: hold out a test part if the data has none; if False, all samples are in the training part.
         encoder: of a trained model, to encode a table with; if None, one is fitted on the training rows.
@@ -62,11 +81,8 @@ def scan(
     Raises:
         UserError: the data cannot be used.
     """
-    listing = list_samples(source)
     if encoder is not None and not listing.features:
         raise UserError(f"{source.path} has images, and the model was trained on a table.", "a .csv or .parquet file")
-    if encoder is None and not split and listing.features:
-        raise UserError(f"{source.path} is a table, and the model was not trained on one.", "images")
     samples = sorted(listing.samples, key=_sort_key)
     infos, notes = inspect_all(samples), list(listing.notes)
     pixels, unreadable = torch.empty(0), dict[int, str]()
@@ -82,7 +98,7 @@ def scan(
     _check_parts(source, samples, train, test, split)
     if listing.features:
         cells = [sample.content for sample in samples if isinstance(sample.content, tuple)]
-        encoder = encoder or TableEncoder.fit(listing.features, cells, train)
+        encoder = encoder or fit_encoder(listing.features, cells, train)
         pixels = encoder.transform(cells, listing.features)
         notes += encoder.notes(cells, listing.features)
     empty = {sample.client for sample in samples if not sample.test} - {samples[row].client for row in train}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rofl.data.user import columns, image_folder, manifest, npz, table
+from rofl.data.user import arrow_listing, columns, image_folder, manifest, npz, table
 from rofl.data.user.names import list_some
 from rofl.data.user.samples import Listing
 from rofl.errors import UserError
@@ -62,6 +62,8 @@ def list_samples(source: UserSource) -> Listing:
 def _list_path(path: Path) -> Listing:
     """Return the samples of a folder or file, in the form that its suffix and columns show."""
     suffix = path.suffix.casefold()
+    if path.is_dir() and arrow_listing.is_hf_folder(path):
+        return arrow_listing.list_hf_folder(path)
     if path.is_dir():
         return image_folder.read_image_folder(path)
     if not path.exists():

@@ -89,6 +89,19 @@ def fit_numbers(name: str, values: np.ndarray) -> NumberColumn:
     return NumberColumn(name=name, mean=float(scaler.mean_[0]), scale=float(scaler.scale_[0]))
 
 
+def column_codes(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -> np.ndarray:
+    """Return the cells of one column as numbers, (N,) float64: NaN for a missing number, -1 for an unknown category.
+
+    Args:
+        column: its fitted parameters.
+        texts: its cells, cleaned.
+    """
+    if isinstance(column, NumberColumn):
+        return require_numbers(column.name, texts)
+    places = {value: place for place, value in enumerate(column.values)}
+    return np.array([places.get(text, -1) for text in texts], dtype=np.float64)
+
+
 def encode_column(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -> np.ndarray:
     """Return the features of one column by scikit-learn's transformers.
 

@@ -4,7 +4,6 @@ An encoder is fitted on the training rows of a run and saved with it as JSON (`e
 be encoded for the run's model. Only parameters are saved, never a pickle.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import torch
 from pydantic import ValidationError, model_validator
 from torch import Tensor
 
+from rofl.core.serialization import parse_json
 from rofl.core.settings import Spec
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.table_columns import (
@@ -22,6 +22,7 @@ from rofl.data.user.table_columns import (
     NumberColumn,
     SkippedColumn,
     clean_cell,
+    column_codes,
     encode_column,
     fit_numbers,
     parse_numbers,
@@ -96,16 +97,56 @@ class TableEncoder(Spec):
             UserError: a column is missing or unknown, or has a text where all training rows had numbers.
         """
         texts = self._by_name(rows, self.names if names is None else names)
-        features = [encode_column(column, texts[column.name]) for column in self._used]
+        features = [encode_column(column, texts[column.name]) for column in self.used]
         joined = np.concatenate([np.empty((len(rows), 0)), *features], axis=1).astype(np.float32)
         return torch.from_numpy(joined)[:, :, None, None].contiguous()
+
+    @classmethod
+    def fit_array(cls, names: Sequence[str], values: np.ndarray) -> "TableEncoder":
+        """Return an encoder of number columns, fitted on all rows.
+
+        Args:
+            names: the F names of the columns.
+            values: (N, F) numbers, NaN where one is missing.
+        """
+        return cls(columns=tuple(fit_numbers(name, column) for name, column in zip(names, values.T, strict=True)))
+
+    @property
+    def all_numbers(self) -> bool:
+        """Whether every column is one of numbers, so that rows may come as an array."""
+        return all(isinstance(column, NumberColumn) for column in self.columns)
+
+    def transform_array(self, values: np.ndarray) -> Tensor:
+        """Return the features (N, F, 1, 1) float32 of number columns, as `transform` does for the same numbers as text.
+
+        Args:
+            values: (N, F) numbers in the order of the columns, NaN or infinite where one is missing.
+        """
+        fitted = [column for column in self.columns if isinstance(column, NumberColumn)]
+        means, scales = (np.array([getattr(column, name) for column in fitted]) for name in ("mean", "scale"))
+        numbers = values.astype(np.float64)
+        features = (np.where(np.isfinite(numbers), numbers, means) - means) / scales
+        return torch.from_numpy(features.astype(np.float32))[:, :, None, None]
+
+    def codes(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
+        """Return the cells of the used columns as numbers (N, columns) float64, before they are scaled.
+
+        A missing number is NaN; a category is the place of its value in the column's `values`, -1 where it has none.
+
+        Args:
+            rows: the cells of each row.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+        """
+        texts = self._by_name(rows, self.names if names is None else names)
+        columns = [column_codes(column, texts[column.name]) for column in self.used]
+        return torch.from_numpy(np.stack(columns, axis=1))
 
     def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
         """Return sentences on what of these rows was missing or not used, for the reader of results."""
         texts = self._by_name(rows, self.names if names is None else names)
         missing = sum(
             int(np.isnan(require_numbers(column.name, texts[column.name])).sum())
-            for column in self._used
+            for column in self.used
             if isinstance(column, NumberColumn)
         )
         skipped = [column.name for column in self.columns if isinstance(column, SkippedColumn)]
@@ -130,25 +171,27 @@ class TableEncoder(Spec):
             UserError: the text is something else, or of another format version.
         """
         try:
-            content: Any = json.loads(text)
+            content: Any = parse_json(text)
             version = content.get("format") if isinstance(content, dict) else None
             if isinstance(version, int) and version != FORMAT:
                 raise UserError(f"The table encoder has format {version}; this version reads format {FORMAT}.")
             return cls.model_validate_json(text)
-        except (json.JSONDecodeError, ValidationError) as error:
+        except ValueError as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
             raise UserError(f"The table encoder is damaged ({reason}).", "run it again") from error
 
     @property
-    def _used(self) -> list[NumberColumn | CategoryColumn]:
+    def used(self) -> list[NumberColumn | CategoryColumn]:
+        """The columns that make features, in their order."""
         return [column for column in self.columns if not isinstance(column, SkippedColumn)]
 
     def _by_name(self, rows: Rows, names: Sequence[str]) -> dict[str, list[str]]:
         """Return the cells of each column, after checking that the table has the fitted columns and no others."""
-        missing = [column.name for column in self._used if column.name not in names]
+        given, fitted = set(names), set(self.names)
+        missing = [column.name for column in self.used if column.name not in given]
         if missing:
             raise UserError(f"The table lacks columns that the model was trained on: {list_some(missing)}.", HINT)
-        unknown = [name for name in names if name not in self.names]
+        unknown = [name for name in names if name not in fitted]
         if unknown:
             raise UserError(f"The table has columns that the model does not know: {list_some(unknown)}.", HINT)
         return dict(zip(names, _columns(rows, len(names)), strict=True))

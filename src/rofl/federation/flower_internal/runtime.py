@@ -34,7 +34,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-from rofl.federation.protocol import ProtocolError
+from rofl.federation.protocol import ProtocolError, Refusal
 
 _POLL = 0.05  # seconds
 _RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
@@ -105,7 +105,7 @@ def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]
     """Do one task of a SuperNode, and return whether there was one.
 
     An exception becomes an error reply, and the client state stays as it was. The reply names the exception's type
-    only, since its text may name files or samples; a `ProtocolError` is sent whole.
+    only, since its text may name files or samples; a `ProtocolError` and a `Refusal` are sent whole.
 
     Args:
         tasks: Where the SuperNode's tasks are.
@@ -124,7 +124,7 @@ def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]
             reply = app(message, context)
         except Exception as error:
             hidden = f"{type(error).__name__}: see what the site itself says"
-            reason = str(error) if isinstance(error, ProtocolError) else hidden
+            reason = str(error) if isinstance(error, ProtocolError | Refusal) else hidden
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
             new_context = None
         push_message(client, reply, context)

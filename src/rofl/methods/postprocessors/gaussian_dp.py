@@ -9,8 +9,8 @@ from rofl.core.dp import privatize
 from rofl.core.tensors import Tensors, scaled_difference, zeros_like
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
+from rofl.methods.weights import is_statistic
 
-_STATISTICS = ("running_mean", "running_var")  # batch norm's: at first they move far, while the weights hardly do
 _MIN_VARIANCE_SHARE = 0.1  # of a running variance that a round leaves: noise must not make it negative
 
 
@@ -71,8 +71,11 @@ def _flatten(server_state: ServerState) -> Tensors:
 
 
 def _kind(name: str) -> str:
-    """Return which part of a change a tensor belongs to; parts have different units, and each is clipped by itself."""
-    return "statistics" if name.endswith(_STATISTICS) else name.partition("/")[0]
+    """Return which part of a change a tensor belongs to; parts have different units, and each is clipped by itself.
+
+    At first running statistics move far, while the weights hardly do.
+    """
+    return "statistics" if is_statistic(name) else name.partition("/")[0]
 
 
 def _add_mean(old: Tensors, changes: Tensors, count: float) -> Tensors:

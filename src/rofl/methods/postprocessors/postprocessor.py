@@ -22,9 +22,13 @@ class Postprocessor(Protocol):
     """A step that changes what travels; a frozen dataclass that knows no method. Inherit to pass through the rest.
 
     In the list `[a, b]` a client's update passes `a`, then `b`; their sum at the server passes `b`, then `a`, then the
-    method. So `b` sees what travels. An encoding whose sums must be exact (fixed point for secure aggregation) returns
-    integer tensors from `zero_update` and `client_update`, and decodes the sum in `server_update`.
+    method. So `b` sees what travels. An encoding whose sums are exact (`FixedPoint`) returns integer tensors from
+    `zero_update` and `client_update`, and decodes the sum in `server_update`.
     """
+
+    def init(self, server_state: ServerState) -> ServerState:
+        """Return the state that the server starts from, given that of the method and of the postprocessors before."""
+        return server_state
 
     def received_state(self, server_state: ServerState) -> ServerState:
         """Return the server state as a client receives it. Applying it twice must change nothing more."""

@@ -17,7 +17,9 @@ def accuracy_chart(groups: Sequence[Group]) -> Section:
     """Return the section with the accuracy curves of all runs."""
     traces = [trace for number, group in enumerate(groups) for trace in _group_traces(group, number)]
     html = render("accuracy_chart.html.j2", chart_id=CHART_ID)
-    return Section(html, plot_call(CHART_ID, traces, base_layout()))
+    layout = base_layout()
+    layout["yaxis"]["title"] = {"text": "test accuracy"}
+    return Section(html, plot_call(CHART_ID, traces, layout))
 
 
 def _group_traces(group: Group, number: int) -> list[PlotlyJson]:

@@ -7,12 +7,13 @@ written, from those that its reader may see.
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from rofl.audit.projection import project_features
 from rofl.audit.suspect_list import SuspectRow
 from rofl.report.audience import VisibleAudit
 from rofl.report.charts import GREY, PlotlyJson, layout_without_axes, plot_call, plotly_text
-from rofl.report.environment import Section, render
+from rofl.report.environment import Section, read_static, render
 
 CHART_ID = "features"
 
@@ -51,10 +52,21 @@ def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
         samples=len(rows),
         coloured=len(classes) <= _MAX_COLOURS,
         has_centroids=len(centroids) > 0,
+        has_gallery=any(row.flagged for row in rows),
     )
     traces = [*_sample_traces(samples, rows, classes), *_centroid_traces(centroids, classes)]
-    named_stars = 0 < len(centroids) <= _MAX_COLOURS  # they serve as the legend
-    return Section(html, plot_call(CHART_ID, traces, {**layout_without_axes(), "showlegend": not named_stars}))
+    if len(classes) <= _MAX_COLOURS:  # else suspects are a trace of their own
+        coloured = [trace for trace in traces if "customdata" in trace]
+        keys = [_legend_key(trace["name"], "circle", trace["marker"]["color"]) for trace in coloured]
+        for trace, key in zip(coloured, keys, strict=True):
+            trace |= {"showlegend": False, "legendgroup": trace["name"]}
+            key["legendgroup"] = trace["name"]
+        suspect = [_legend_key("suspect", "x", GREY)] if any(row.flagged for row in rows) else []
+        traces = [*coloured, *keys, *traces[len(keys) :], *suspect]
+    layout = layout_without_axes()
+    layout |= {"legend": {**layout["legend"], "itemsizing": "constant"}}
+    script = plot_call(CHART_ID, traces, layout)
+    return Section(html, Markup("\n").join([script, read_static("feature_map.js")]))
 
 
 def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequence[str]) -> list[PlotlyJson]:
@@ -96,6 +108,9 @@ def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, col
         "mode": "markers",
         "name": plotly_text(name, 24),
         "text": [_hover_text(row) for row in rows],
+        "customdata": [row.row for row in rows],  # feature_map.js tells the gallery which are selected
+        "selected": {"marker": {"opacity": 1}},
+        "unselected": {"marker": {"opacity": 0.15}},
         "marker": {
             "color": colour,
             "symbol": ["x" if row.flagged else "circle" for row in rows],
@@ -104,6 +119,18 @@ def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, col
             "line": {"width": 0},
         },
     }
+
+
+def _legend_key(name: str, symbol: str, colour: str) -> PlotlyJson:
+    """Return an entry of the legend without points: plotly would show the symbol of a trace's first point, any of two.
+
+    Args:
+        name: as plotly shows it.
+        symbol: of the marker.
+        colour: of the marker.
+    """
+    marker = {"symbol": symbol, "size": 8, "color": colour}
+    return {"type": "scatter", "mode": "markers", "name": name, "x": [None], "y": [None], "marker": marker}
 
 
 def _hover_text(row: SuspectRow) -> str:
@@ -129,7 +156,7 @@ def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJ
         {
             **_scatter(points),
             "mode": "markers+text" if few else "markers",
-            "name": "centroids",
+            "name": "centroid of a class",
             "text": [plotly_text(name, 24) for name in names],
             "textposition": "top center",
             "textfont": {"size": 14, "weight": 600},

@@ -2,23 +2,29 @@
 
 Python writes the suspects into the page as JSON; the scripts in `static` build the cards from it, a hundred at a
 time, and keep the decisions: decisions.js holds them and reads and writes CSV, cards.js builds a card, gallery.js has
-the filters, keys and buttons. `rofl audit --decisions` reads the CSV.
+the filters, keys and buttons, viewer.js shows one picture large. `rofl audit --decisions` reads the CSV.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from markupsafe import Markup
 
 from rofl.audit.suspect_list import SuspectRow
 from rofl.data.federated import FederatedDataset
+from rofl.data.originals import Originals
 from rofl.data.user.names import natural
 from rofl.report.environment import Section, read_static, render
+from rofl.report.large_pictures import ImageMode, LargePictures, large_pictures
 from rofl.report.thumbnails import thumbnails
 
 MAX_SHOWN = 10_000  # suspects on a page
-_SCRIPTS = ("decisions.js", "cards.js", "gallery.js")  # in the order in which they build on each other
+_SCRIPTS = ("decisions.js", "cards.js", "viewer.js", "gallery.js")  # in the order in which they build on each other
+
+
+_NO_LARGE = LargePictures()
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class GalleryData:
     federated: FederatedDataset | None  # has the images; None where they cannot be loaded: cards are text then
     missing_images: str = ""  # why they cannot be loaded
     truth_known: bool = False  # whether `federated` knows which labels are wrong
+    originals: Originals | None = None  # the images in their own size, and the cells of a table
+    large: LargePictures = _NO_LARGE
 
     @property
     def shown(self) -> Sequence[SuspectRow]:
@@ -52,6 +60,7 @@ class SuspectColumns(TypedDict):
     clients: list[str]  # their names
     classes: list[str]  # their names
     client: list[int]
+    row: list[int]  # numbers in the training set, by which the t-SNE picture names samples
     sample: list[str]
     given: list[int]
     suggested: list[int]
@@ -60,6 +69,23 @@ class SuspectColumns(TypedDict):
     kind: NotRequired[str]  # the media type of the pictures
     edge: NotRequired[int]  # pixels of their longer side
     picture: NotRequired[list[str]]  # base64
+    link: NotRequired[list[str]]  # addresses of the images in their own size
+    columns: NotRequired[list[str]]  # of a table
+    cells: NotRequired[list[list[str]]]  # of a table's rows
+
+
+def with_large_pictures(data: GalleryData, mode: ImageMode, folder: Path) -> GalleryData:
+    """Return the data with large pictures of the suspects, where they have pictures.
+
+    Args:
+        data: the suspects.
+        mode: none, links to the files, or copies.
+        folder: of the page, which links are relative to.
+    """
+    if not data.has_pictures or data.originals is None:
+        return data
+    rows = [suspect.row for suspect in data.shown]
+    return replace(data, large=large_pictures(mode, data.originals, rows, folder))
 
 
 def gallery(data: GalleryData) -> Section:
@@ -77,8 +103,11 @@ def gallery(data: GalleryData) -> Section:
         missing_images=data.missing_images,
         truth_known=data.truth_known,
         columns=_columns(data),
+        copies=data.large.copies,
+        has_pictures=data.has_pictures,
     )
-    return Section(html, Markup("\n").join(map(read_static, _SCRIPTS)), styles=("gallery.css",))
+    scripts = Markup("\n").join(map(read_static, _SCRIPTS))
+    return Section(html, scripts, styles=("gallery.css",), links_images=data.large.links is not None)
 
 
 def hidden_gallery() -> Section:
@@ -102,6 +131,7 @@ def _columns(data: GalleryData) -> SuspectColumns:
         "clients": list(clients),
         "classes": list(classes),
         "client": [clients[suspect.client] for suspect in suspects],
+        "row": [suspect.row for suspect in suspects],
         "sample": [suspect.sample for suspect in suspects],
         "given": [classes[suspect.given] for suspect in suspects],
         "suggested": [classes[suspect.suggested] for suspect in suspects],
@@ -113,6 +143,11 @@ def _columns(data: GalleryData) -> SuspectColumns:
     if federated is not None and data.has_pictures:
         encoded = thumbnails(federated.images.train, rows)
         columns |= {"kind": encoded.media_type, "edge": encoded.edge, "picture": encoded.pictures}
+    if data.large.links is not None:
+        columns["link"] = data.large.links
+    if data.originals is not None and data.originals.columns:
+        cells = [data.originals.cells(row) for row in rows]
+        columns |= {"columns": list(data.originals.columns), "cells": [list(each.values()) for each in cells]}
     return columns
 
 

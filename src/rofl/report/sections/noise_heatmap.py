@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rofl.report.charts import PlotlyJson, base_layout, plot_call, plotly_text
 from rofl.report.environment import Section, render
-from rofl.report.finished_runs import FinishedRun
+from rofl.report.finished_runs import Audited
 
 CHART_ID = "transition"
 
@@ -19,6 +19,7 @@ _MAX_NUMBERED = 12  # classes up to which cells have their number written in
 _MAX_TICKS = 25  # class names on an axis
 _TICK_LENGTH = 13  # characters of a name on an axis
 _UPRIGHT_LENGTH = 2  # characters of names that fit side by side on a phone
+_HOVER = "labelled %{x}, looks like %{y}: %{z:.1f} %<extra></extra>"
 _MAX_LISTED = 6  # confusions in the list beside the map
 
 Matrix = list[list[float]]  # (K, K): [predicted class][given label]; rows sum to 1
@@ -33,7 +34,7 @@ class Confusion:
     share: float  # of the samples that look like the first class
 
 
-def noise_heatmap(run: FinishedRun) -> Section:
+def noise_heatmap(run: Audited) -> Section:
     """Return the map and a list of the most frequent confusions.
 
     Classes are numbered where the summary does not name them, or not as many as the matrix has.
@@ -46,7 +47,12 @@ def noise_heatmap(run: FinishedRun) -> Section:
         return Section()
     names = run.classes if len(run.classes) == len(matrix) else [str(number) for number in range(len(matrix))]
     html = render("noise_heatmap.html.j2", chart_id=CHART_ID, confusions=_confusions(matrix, names)[:_MAX_LISTED])
-    return Section(html, plot_call(CHART_ID, _traces(matrix, names), _layout(names)))
+    return Section(
+        html,
+        plot_call(
+            CHART_ID, heatmap_traces(matrix, names, _HOVER), heatmap_layout(names, across="labelled", down="looks like")
+        ),
+    )
 
 
 def _confusions(matrix: Matrix, names: Sequence[str]) -> list[Confusion]:
@@ -60,15 +66,16 @@ def _off_diagonal(matrix: Matrix) -> list[tuple[int, int, float]]:
     return [(i, j, share) for i, row in enumerate(matrix) for j, share in enumerate(row) if i != j]
 
 
-def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
+def heatmap_traces(matrix: Matrix, names: Sequence[str], hover: str) -> list[PlotlyJson]:
     """Return two heat maps that complement each other.
 
-    Wrong labels are in the accent colour, on a scale that ends at the largest share. Right ones, the diagonal, would
-    outshine them on that scale: they are in grey.
+    Mistakes are in the accent colour, on a scale that ends at the largest share. What is right, the diagonal, would
+    outshine them on that scale: it is in grey.
 
     Args:
         matrix: (K, K) shares.
         names: of the K classes; they are on both axes.
+        hover: the text of a cell, as plotly's `hovertemplate`.
     """
     labels = _unique_labels(names)
     highest = 100 * max((share for _, _, share in _off_diagonal(matrix)), default=0) or 1
@@ -80,7 +87,7 @@ def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
         "xgap": gap,
         "ygap": gap,
         "hoverongaps": False,
-        "hovertemplate": "labelled %{x}, looks like %{y}: %{z:.1f} %<extra></extra>",
+        "hovertemplate": hover,
         "zmin": 0,
         **({"texttemplate": "%{z:.0f}"} if len(names) <= _MAX_NUMBERED else {}),
     }
@@ -98,10 +105,15 @@ def _traces(matrix: Matrix, names: Sequence[str]) -> list[PlotlyJson]:
     ]
 
 
-def _layout(names: Sequence[str]) -> PlotlyJson:
-    """Return square axes with the labels on top and the first class in the upper left corner.
+def heatmap_layout(names: Sequence[str], across: str, down: str) -> PlotlyJson:
+    """Return square axes with names on top and the first class in the upper left corner.
 
     At most 25 classes have their name on an axis; all of them have it in the hover text.
+
+    Args:
+        names: of the K classes.
+        across: the title of the horizontal axis.
+        down: the title of the vertical axis.
     """
     labels = _unique_labels(names)
     step = -(-len(names) // _MAX_TICKS)
@@ -112,8 +124,8 @@ def _layout(names: Sequence[str]) -> PlotlyJson:
         **base_layout(),
         "hovermode": "closest",
         "showlegend": False,
-        "xaxis": {**axis, "title": {"text": "labelled"}, "side": "top", "tickangle": angle},
-        "yaxis": {**axis, "title": {"text": "looks like"}, "autorange": "reversed"},
+        "xaxis": {**axis, "title": {"text": across}, "side": "top", "tickangle": angle},
+        "yaxis": {**axis, "title": {"text": down}, "autorange": "reversed"},
     }
 
 

@@ -20,6 +20,7 @@ class Cards {
     const labels = make("p", "labels");
     labels.append(named("s", data.classes[data.given[i]]), " → ", named("b", data.classes[data.suggested[i]]));
     item.append(labels);
+    if (data.cells) item.append(this.cells(i));
     if (data.wrong) {
       const [sign, text] = data.wrong[i] ? ["yes", "✓ wrong"] : ["no", "✗ label is right"];
       item.append(make("p", `mark ${sign}`, text));
@@ -38,6 +39,17 @@ class Cards {
     item.append(details, buttons);
     this.paint(item);
     return item;
+  }
+
+  // the values of a table's row
+  cells(i) {
+    const list = make("dl", "cells");
+    list.append(...this.data.columns.map((column, k) => {
+      const line = make("div");
+      line.append(named("dt", column), named("dd", this.data.cells[i][k]));
+      return line;
+    }));
+    return list;
   }
 
   // updates the parts of a card that depend on its decision
@@ -83,9 +95,10 @@ function make(tag, name, text = "") {
   return element;
 }
 
-// an element with a user's name as text; the middle of a long one is left out
+// an element with a user's name as text; the middle of a long one is left out, and a path breaks after a slash
 function named(tag, name) {
-  const element = make(tag, "", name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name);
+  const element = make(tag), shown = name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name;
+  shown.split("/").forEach((part, k) => element.append(...(k ? ["/", make("wbr"), part] : [part])));
   element.title = name;
   return element;
 }

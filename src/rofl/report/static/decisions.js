@@ -94,15 +94,24 @@ function identity(client, sample) {
   return JSON.stringify([client, sample]);
 }
 
+// a text that a spreadsheet would run gets an apostrophe in front, as in rofl/data/spreadsheet.py
+const FORMULA = /^'*[=+\-@\t\r\n＝＋－＠]/;
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
+
 function cell(text) {
+  if (FORMULA.test(text) && !NUMBER.test(text)) text = `'${text}`;
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function unescaped(text) {
+  return text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text;
 }
 
 // rows of cells; quoted cells may hold anything
 function parse(text) {
   const rows = [[]];
   for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r\n|\r|\n|$)/g)) {
-    rows.at(-1).push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
+    rows.at(-1).push(unescaped(quoted === undefined ? plain : quoted.replaceAll('""', '"')));
     if (end !== ",") rows.push([]);
     if (end === "") break;
   }

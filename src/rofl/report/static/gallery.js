@@ -8,6 +8,7 @@
   const list = find("cards");
   const filters = { client: find("by-client"), given: find("by-given"), suggested: find("by-suggested") };
   const state = find("by-state"), score = find("by-score");
+  let selected = null; // rows of the training set that are selected in the t-SNE picture
   let chosen = []; // suspects that pass the filters; a decision does not change it, so that no card disappears
   let first = 0; // index in `chosen` of the first card
   let unsaved = false;
@@ -26,6 +27,7 @@
     const least = Number(score.value);
     chosen = data.sample.map((_, i) => i).filter(i =>
       data.score[i] >= least
+      && (!selected || selected.has(data.row[i]))
       && active.every(([name, select]) => data[name][i] === Number(select.value))
       && (!state.value || state.value === (decisions.get(i)?.decision ?? "undecided")));
     first = 0;
@@ -45,6 +47,17 @@
     const [shown, all, decided] = [chosen, data.sample, decisions.complete].map(list => list.length.toLocaleString("en"));
     find("counter").textContent = `${shown} of ${all} shown, ${decided} decided`;
     find("save").disabled = decisions.complete.length === 0;
+  }
+
+  // --- the selection in the t-SNE picture ---
+
+  function select(rows) {
+    selected = rows && new Set(rows);
+    const cards = selected ? data.row.filter(row => selected.has(row)).length : 0;
+    find("selection").hidden = !selected;
+    find("selection").firstElementChild.textContent = selected
+      && `${selected.size} ${selected.size === 1 ? "sample" : "samples"} selected in the picture above, ${cards} of them suspects.`;
+    applyFilters();
   }
 
   function showMessage(text) {
@@ -67,12 +80,14 @@
     list.children[index - first].focus();
   }
 
+  // returns its place in `chosen`, or undefined where all are decided
   function goToNextUndecided(item) {
     const current = indexOf(item), indices = [...chosen.keys()];
     const others = [...indices.slice(current + 1), ...indices.slice(0, current)];
     const next = others.find(index => !decisions.get(chosen[index]));
     if (next === undefined) showMessage("All that are shown are decided.");
     else goTo(next);
+    return next;
   }
 
   function decide(item, decision, label) {
@@ -90,6 +105,29 @@
     if (index < 0) return;
     goTo(index);
     decide(list.children[index - first], null);
+  }
+
+  // --- one sample, large ---
+
+  let viewed = 0; // its place in `chosen`
+  const viewer = find("viewer") && new Viewer(data, {
+    go: step => view(viewed + step),
+    decision: i => decisions.get(i),
+    closed: () => goTo(viewed),
+    decide: decision => {
+      const item = list.children[viewed - first];
+      decide(item, decision);
+      const next = goToNextUndecided(item);
+      if (next === undefined) viewer.paint();
+      else view(next);
+    },
+  });
+
+  function view(index) {
+    if (!viewer || index < 0 || index >= chosen.length) return;
+    viewed = index;
+    goTo(index);
+    viewer.open(chosen[index]);
   }
 
   // --- files ---
@@ -134,12 +172,14 @@
       decide(item, marks[key]);
       goToNextUndecided(item);
     } else if (key === "u") undo(item);
+    else if (key === "enter" && event.target === item) view(indexOf(item));
     else return;
     event.preventDefault();
   });
   list.addEventListener("click", event => {
     const { decision } = event.target.dataset, item = event.target.closest(".suspect");
     if (decision) decide(item, decisions.get(suspectOf(item))?.decision === decision ? null : decision);
+    else if (event.target.tagName === "IMG") view(indexOf(item));
   });
   list.addEventListener("change", event => {
     const item = event.target.closest(".suspect");
@@ -152,6 +192,11 @@
   find("next").addEventListener("click", () => goTo(first + PAGE));
   find("save").addEventListener("click", save);
   find("load").addEventListener("change", load);
+  document.addEventListener("samples-selected", event => select(event.detail));
+  find("clear-selection").addEventListener("click", () => {
+    document.dispatchEvent(new CustomEvent("selection-cleared"));
+    select(null);
+  });
   addEventListener("beforeunload", event => !decisions.stored && unsaved && event.preventDefault());
 
   fillFilter(filters.client, data.clients, data.client);

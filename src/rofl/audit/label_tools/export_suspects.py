@@ -1,0 +1,73 @@
+"""The export of suspects into a folder for a labelling tool."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from rofl.audit.label_tools.cvat import write_cvat
+from rofl.audit.label_tools.datalab import write_datalab
+from rofl.audit.label_tools.fiftyone_folder import PICTURES, write_fiftyone
+from rofl.audit.label_tools.label_studio import write_label_studio
+from rofl.audit.label_tools.task import IMAGES, ReviewTask, write_tasks
+from rofl.audit.suspect_list import SuspectRow
+from rofl.data.federated import FederatedDataset
+from rofl.data.originals import find_originals
+from rofl.errors import UserError
+
+Tool = Literal["label-studio", "cvat", "fiftyone", "datalab"]
+TOOLS: tuple[Tool, ...] = get_args(Tool)
+
+_Writer = Callable[[Path, Sequence[ReviewTask], Sequence[str]], Path]
+_WRITERS: dict[Tool, _Writer] = {
+    "label-studio": write_label_studio,
+    "cvat": write_cvat,
+    "fiftyone": write_fiftyone,
+}
+_IMAGE_TOOLS = ("cvat", "fiftyone")  # that show no tables
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that was written."""
+
+    path: Path  # what the tool imports: a file, or a folder
+    samples: int  # that it holds
+
+
+def check_export(folder: Path) -> None:
+    """Refuse a folder that an export cannot be written into.
+
+    Raises:
+        UserError: the folder has something in it, or is a file.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out")
+
+
+def export_suspects(tool: Tool, folder: Path, rows: Sequence[SuspectRow], federated: FederatedDataset) -> Export:
+    """Write the flagged samples, with their pictures in their own size, into a new folder.
+
+    Datalab's tables have all samples, and no pictures.
+
+    Args:
+        tool: that is to read it.
+        folder: to be created.
+        rows: the samples of all clients, most suspicious first.
+        federated: the data that they are of.
+
+    Raises:
+        UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
+    """
+    check_export(folder)
+    if tool == "datalab":
+        return Export(write_datalab(folder, rows), len(rows))
+    suspects = [row for row in rows if row.flagged]
+    if not suspects:
+        raise UserError("No label looks wrong, so there is nothing to review.")
+    if federated.images.is_table and tool in _IMAGE_TOOLS:
+        raise UserError(f"{tool} shows images, and these samples are rows of a table.", "label-studio or datalab")
+    classes = federated.images.classes
+    pictures = folder / (PICTURES if tool == "fiftyone" else IMAGES)
+    tasks = write_tasks(pictures, suspects, find_originals(federated))
+    return Export(_WRITERS[tool](folder, tasks, classes), len(tasks))

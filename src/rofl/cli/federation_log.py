@@ -1,0 +1,30 @@
+"""`rofl federation log`: what was asked and what left, by the log of a site or a coordinator."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rofl.cli.app import federation_app, print_json, print_message, stdout
+from rofl.cli.options import Json, check_flower
+
+
+@federation_app.command("log", epilog="Example: rofl federation log runs/join-north")
+def federation_log_command(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="a run folder of rofl join or rofl serve, or the file")],
+    as_json: Json = False,
+) -> None:
+    """Print the log of a federation: every request, what left, every refusal; a log that was changed is an error."""
+    check_flower()
+    from rofl.federation.event_log import read_log
+
+    entries = read_log(path)
+    if as_json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    for entry in entries:
+        facts = "  ".join(f"{name}={value}" for name, value in entry.facts.items())
+        stdout.print(f"{entry.time}  {entry.event:<12}  {facts}", markup=False, highlight=False, soft_wrap=True)
+    last = entries[-1].hash[:16] if entries else "-"
+    print_message(f"{len(entries)} entries; the chain is whole, and ends with {last}.")

@@ -1,0 +1,38 @@
+"""The table `server`: what the server does with the step of a round, for any method."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rofl.core.settings import Spec
+from rofl.methods.postprocessors import Postprocessor, RoundAverage, ServerMomentum
+
+
+class ServerSpec(Spec):
+    """The table `server`: the server's step and the model that is evaluated.
+
+    Attributes:
+        momentum: FedAvgM: the share of the last change that a round adds to its own; 0 for plain FedAvg.
+        lr: What the change of a round, momentum included, is multiplied by.
+        average: The model that is evaluated and saved: "none" for that of the round, "mean" for the mean over rounds,
+            "moving" for a moving average over them. Clients train from the model of the round in any case.
+        average_from: The share of the rounds after which the average begins.
+        average_momentum: The momentum of the moving average.
+    """
+
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    lr: Annotated[float, Field(gt=0)] = 1.0
+    average: Literal["none", "mean", "moving"] = "none"
+    average_from: Annotated[float, Field(ge=0, lt=1)] = 0.8
+    average_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+
+    def postprocessors(self, rounds: int) -> list[Postprocessor]:
+        """Return the postprocessors that these settings ask for in a run of so many rounds; none by default."""
+        steps: list[Postprocessor] = []
+        if self.momentum or self.lr != 1:
+            steps.append(ServerMomentum(self.momentum, self.lr))
+        if self.average != "none":
+            first = math.floor(round(self.average_from * rounds, 9)) + 1
+            steps.append(RoundAverage(first, self.average_momentum if self.average == "moving" else None))
+        return steps

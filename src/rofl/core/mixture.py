@@ -1,0 +1,69 @@
+"""A mixture of two Gaussians in one dimension, for losses: the component of small losses has the right labels.
+
+A mixture is a tensor (2, 3): mean, standard deviation and weight of each component, the smaller mean first. It is
+fitted to weighted values, so that a histogram does as well as the values themselves.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_LEAST_WEIGHT = 1e-8  # of a component that has no values, and the least standard deviation that is divided by
+
+
+def fit_mixture(
+    values: Tensor, weights: Tensor | None = None, start: Tensor | None = None, steps: int = 50, floor: float = 0.02
+) -> Tensor:
+    """Return the mixture (2, 3) float64 after some steps of expectation maximization.
+
+    Args:
+        values: (n,) or the centres of a histogram's bins.
+        weights: (n,) how often each value occurs; 1 each if None.
+        start: (2, 3) where to start from; if None, the values below and above their mean.
+        steps: of expectation maximization.
+        floor: the least standard deviation.
+
+    >>> fit_mixture(torch.tensor([0.0, 0.1, 0.9, 1.0]))[:, 0].round(decimals=2)
+    tensor([0.0500, 0.9500], dtype=torch.float64)
+    """
+    values = values.double()
+    weights = torch.ones_like(values) if weights is None else weights.double()
+    if float(weights.sum()) <= 0:
+        return torch.tensor([[0.0, 1.0, 0.5], [0.0, 1.0, 0.5]], dtype=torch.float64)
+    if start is None:
+        above = values > (weights * values).sum() / weights.sum()  # (n,)
+        mixture = _components(values, torch.stack([weights * ~above, weights * above]), floor)
+    else:
+        mixture = start.double()
+    for _ in range(steps):
+        mixture = _components(values, weights * responsibilities(values, mixture), floor)
+    return mixture[mixture[:, 0].argsort(stable=True)]
+
+
+def clean_probability(values: Tensor, mixture: Tensor) -> Tensor:
+    """Return the probability (n,) of each value to belong to the component of the smaller mean.
+
+    >>> mixture = torch.tensor([[0.0, 0.1, 0.5], [1.0, 0.1, 0.5]])
+    >>> clean_probability(torch.tensor([0.0, 0.5, 1.0]), mixture).round(decimals=2)
+    tensor([1.0000, 0.5000, 0.0000])
+    """
+    found = responsibilities(values.double(), mixture.double())
+    return found[int(mixture[:, 0].argmin())].to(values.dtype)
+
+
+def responsibilities(values: Tensor, mixture: Tensor) -> Tensor:
+    """Return the probability (2, n) of each component, given a value."""
+    mean, std, weight = (column.unsqueeze(1) for column in mixture.unbind(dim=1))  # (2, 1) each
+    std = std.clamp(min=_LEAST_WEIGHT)
+    log_density = -(((values - mean) / std).square()) / 2 - std.log() - math.log(2 * math.pi) / 2
+    return (weight.clamp(min=_LEAST_WEIGHT).log() + log_density).softmax(dim=0)
+
+
+def _components(values: Tensor, weights: Tensor, floor: float) -> Tensor:
+    """Return the mixture (2, 3) of values (n,) with weights (2, n); an empty component keeps the mean of all."""
+    total = weights.sum(dim=1)  # (2,)
+    share = weights / total.clamp(min=_LEAST_WEIGHT).unsqueeze(1)
+    mean = torch.where(total > _LEAST_WEIGHT, (share * values).sum(dim=1), values.mean())
+    spread = (share * (values - mean.unsqueeze(1)).square()).sum(dim=1).sqrt()
+    return torch.stack([mean, spread.clamp(min=floor), total / total.sum()], dim=1)

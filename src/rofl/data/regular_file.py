@@ -1,0 +1,73 @@
+"""Reading of files that somebody else may have put there: only regular files, and only as much as fits in memory.
+
+A FIFO would be waited for, a device would never end, and a link may lead anywhere. Problems raise an `OSError`, whose
+`strerror` goes into the sentence of whoever asked.
+"""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+_SHARE_OF_MEMORY = 2  # one half: what is read is usually copied once
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+
+
+@cache
+def memory_budget() -> int:
+    """Return how many bytes may be read at once: half of the memory of this machine or container."""
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        most = min(most, int(_CGROUP_LIMIT.read_text()))
+    return most // _SHARE_OF_MEMORY
+
+
+def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool = True) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Args:
+        path: the file.
+        most_bytes: the largest size; half of the memory where None.
+        follow: whether the path itself may be a link; folders above it always may.
+
+    Raises:
+        OSError: it is not there, is no regular file, is a link, or is too large.
+    """
+    _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which a device notices
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    try:
+        _check_regular(os.fstat(descriptor), path, most_bytes)  # it may have been exchanged in between
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path | str, most_bytes: int | None = None, follow: bool = True) -> bytes:
+    """Return the content of a regular file; arguments and errors are those of `open_regular`.
+
+    Args:
+        path: the file.
+        most_bytes: the largest size; half of the memory where None.
+        follow: whether the path itself may be a link.
+    """
+    with open_regular(path, most_bytes, follow) as file:
+        size = os.fstat(file.fileno()).st_size
+        return file.read(size)
+
+
+def _check_regular(found: os.stat_result, path: Path | str, most_bytes: int | None) -> None:
+    """Raise an OSError unless a file is regular and small enough."""
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "it is a link", os.fspath(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    limit = memory_budget() if most_bytes is None else most_bytes
+    if found.st_size > limit:
+        raise OSError(errno.EFBIG, f"it has {found.st_size} bytes, more than {limit}", os.fspath(path))

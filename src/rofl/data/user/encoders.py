@@ -1,0 +1,42 @@
+"""The encoders of samples that are no images: of a table's columns, and of texts."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from rofl.data.user.table_encoder import Rows, TableEncoder
+from rofl.data.user.text_encoder import TEXT, TextEncoder
+from rofl.errors import UserError
+
+Encoder: TypeAlias = TableEncoder | TextEncoder
+
+
+def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int]) -> Encoder:
+    """Return the encoder for these columns: that of texts where the only one is called `text`.
+
+    Args:
+        names: the F names of the columns.
+        rows: the N rows of F cells each, training rows and others.
+        train: the indices of the training rows.
+    """
+    return TextEncoder() if tuple(names) == (TEXT,) else TableEncoder.fit(names, rows, train)
+
+
+def encoder_from_json(text: str) -> Encoder:
+    """Return the encoder that `to_json` of either kind wrote.
+
+    Raises:
+        UserError: the text is something else, or of another format version.
+    """
+    try:
+        content: Any = json.loads(text)
+    except json.JSONDecodeError:
+        return TableEncoder.from_json(text)  # which words the error
+    if not isinstance(content, dict) or content.get("kind") != "text":
+        return TableEncoder.from_json(text)
+    try:
+        return TextEncoder.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"The text encoder is damaged ({error.errors()[0]['msg']}).", "run it again") from error

@@ -1,0 +1,74 @@
+"""Encoding of texts as network inputs: words become numbers by hashing, so that nothing is fitted or shared.
+
+A federation needs no common vocabulary, and no client learns which words another one has.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from rofl.core.settings import Spec
+from rofl.data.user.names import plural
+from rofl.data.word_numbers import split_words, word_number
+from rofl.errors import UserError
+
+TEXT = "text"  # the column of texts: a table with no other column to learn from is a data set of texts
+_LENGTH = 128  # words of a text that are used
+
+Rows = Sequence[tuple[str, ...]]  # the cells of each row
+
+
+class TextEncoder(Spec):
+    """Turns each text into the numbers of its first words.
+
+    Attributes:
+        length: words of a text that are used; the rest is left out.
+    """
+
+    format: Literal[1] = 1
+    kind: Literal["text"] = "text"
+    length: Annotated[int, Field(ge=1, le=4096)] = _LENGTH
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the one column."""
+        return (TEXT,)
+
+    def transform(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
+        """Return the numbers of words, (N, length, 1, 1) float32; 0 after the last word.
+
+        Args:
+            rows: the cells of each row.
+            names: the columns of `rows`; only `text` where None.
+
+        Raises:
+            UserError: there is no column `text`.
+        """
+        place = self._place(names)
+        numbers = np.zeros((len(rows), self.length), dtype=np.float32)
+        for row, cells in enumerate(rows):
+            found = [word_number(word) for word in split_words(cells[place])[: self.length]]
+            numbers[row, : len(found)] = found
+        return torch.from_numpy(numbers)[:, :, None, None]
+
+    def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
+        """Return sentences on what of these texts was not used, for the reader of results."""
+        place = self._place(names)
+        long = sum(len(split_words(cells[place])) > self.length for cells in rows)
+        return [f"Only the first {self.length} words were used of {plural(long, 'longer text')}."] if long else []
+
+    def to_json(self) -> str:
+        """Return the parameters as JSON."""
+        return self.model_dump_json(indent=1) + "\n"
+
+    def _place(self, names: Sequence[str] | None) -> int:
+        columns = self.names if names is None else tuple(names)
+        if TEXT not in columns:
+            raise UserError(
+                f"There is no column {TEXT!r}; there is {', '.join(columns) or 'none'}.", f"a column {TEXT}"
+            )
+        return columns.index(TEXT)

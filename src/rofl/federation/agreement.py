@@ -1,0 +1,67 @@
+"""What a site and a coordinator agreed on: settings that stay as they are from the first message to the last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from rofl.config.schema import Experiment
+from rofl.data import atomic
+from rofl.data.regular_file import read_regular
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The settings of a run as the coordinator first sent them.
+
+    Attributes:
+        settings: As TOML.
+        experiment: The same, parsed.
+    """
+
+    settings: str
+    experiment: Experiment
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the settings, in hexadecimal."""
+        return sha256(self.settings.encode()).hexdigest()
+
+    def lines(self, masked: bool) -> Sequence[str]:
+        """Return in a few lines what the site is asked to take part in.
+
+        Args:
+            masked: Whether sums are masked.
+        """
+        asked = self.experiment
+        epochs, privacy = asked.method.get("epochs", 1), asked.privacy
+        private = f"clip {privacy.clip:g}, noise {privacy.noise:g}" if privacy.clip else "off"
+        return (
+            f"Method {asked.method_name}, network {asked.model.name} of width {asked.model.width:g}.",
+            f"{asked.rounds} rounds of {epochs} local epochs, {asked.cohort} of {asked.clients} sites a round.",
+            f"Sums of this site are {'masked' if masked else 'not masked: the coordinator sees them'}.",
+            f"Differential privacy: {private}.",
+        )
+
+
+class AgreementFile:
+    """The file in which a site keeps what was agreed on, so that a restart does not forget it.
+
+    Args:
+        path: The file; None to remember it in this process only.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._settings = read_regular(path).decode() if path is not None and path.is_file() else None
+
+    @property
+    def settings(self) -> str | None:
+        """The settings that were agreed on, as TOML; None before the first contact."""
+        return self._settings
+
+    def save(self, agreement: Agreement) -> None:
+        """Keep an agreement."""
+        self._settings = agreement.settings
+        if self._path is not None:
+            atomic.atomic_write(self._path, agreement.settings)

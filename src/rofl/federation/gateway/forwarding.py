@@ -1,0 +1,164 @@
+"""Passing requests of sites on to the SuperLink, and its responses back."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+
+import httpx
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from rofl.federation.flower_internal.fleet_messages import has_no_message, object_is_pending
+
+CALLS = frozenset(
+    {
+        "activate-node",
+        "confirm-message-received",
+        "deactivate-node",
+        "get-fab",
+        "get-run",
+        "pull-messages",
+        "pull-object",
+        "push-messages",
+        "push-object",
+        "send-node-heartbeat",
+    }
+)
+# The coordinator registers sites that have keys. Sites without keys, which must be on this machine, do it themselves.
+REGISTRATION = frozenset({"register-node", "unregister-node"})
+PREFIX = b"/v1/fleet/"
+_PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
+
+_MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
+_POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
+_MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
+_TIMEOUT = httpx.Timeout(60.0).as_dict()
+_ONE_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+)
+_REWRITTEN = frozenset({b"host", b"content-length", b"expect"})  # set again for the forwarded request
+_HELD = {PREFIX + b"pull-messages": has_no_message, PREFIX + b"pull-object": object_is_pending}
+
+
+class TooLargeError(Exception):
+    """A body has more bytes than are accepted."""
+
+
+class Forwarder:
+    """Forwards requests to a SuperLink.
+
+    Args:
+        superlink: Its URL.
+        ca: The authority that signed its certificate; None if it speaks plain HTTP.
+        hold: Seconds for which a poll for a message is held until there is one (long polling).
+        max_bytes: The largest request that is accepted.
+    """
+
+    def __init__(self, superlink: str, ca: Path | None, hold: float, max_bytes: int) -> None:
+        self._superlink, self._hold, self._max_bytes = superlink, hold, max_bytes
+        # A transport and not a client: no cookies, redirects, proxies from the environment, or lines in the log. The
+        # SuperLink closes a connection that is idle for 5 s, so it is dropped well before that.
+        self.transport = httpx.AsyncHTTPTransport(
+            verify=ssl.create_default_context(cafile=ca) if ca else False,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0),
+        )
+        self.stopping = False
+        self._held = 0
+
+    async def forward(self, request: Request, path: bytes) -> Response:
+        """Return the SuperLink's response; a poll that brings nothing yet is held.
+
+        A large body, whose length must be declared, is passed on as it arrives, and never held in memory. The status is
+        413 for a body that is too large, and 503 where the SuperLink does not answer, on which a SuperNode tries again.
+
+        Args:
+            request: The site's request.
+            path: Its path, which is one of Flower's.
+        """
+        declared = request.headers.get("content-length", "")
+        is_large = path == _PUSH_OBJECT and bool(declared)
+        limit = self._max_bytes if is_large else min(_MAX_SMALL, self._max_bytes)
+        try:
+            if declared and int(declared) > limit:
+                raise TooLargeError
+            if is_large:
+                body = _limited(request.stream(), limit)
+                return await self._call(self._forwarded(request, path, body, declared))
+            forwarded = self._forwarded(
+                request, path, b"".join([part async for part in _limited(request.stream(), limit)])
+            )
+            response = await self._call(forwarded)
+            if path not in _HELD:
+                return response
+            return await self._poll_until_ready(request, forwarded, response, _HELD[path])
+        except TooLargeError:
+            return Response(status_code=413, headers={"connection": "close"})
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except (httpx.TransportError, asyncio.CancelledError):  # the latter when the gateway stops
+            return Response(status_code=503)  # the status on which a SuperNode tries again
+
+    def _forwarded(
+        self, request: Request, path: bytes, body: bytes | AsyncIterator[bytes], length: str = ""
+    ) -> httpx.Request:
+        """Return the request for the SuperLink; `length` is that of a body that is not there yet, if it is known."""
+        headers = [pair for pair in end_to_end(request.headers.raw) if pair[0] not in _REWRITTEN]
+        headers += [(b"content-length", length.encode())] if length else []
+        url = self._superlink + path.decode()
+        return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": _TIMEOUT})
+
+    async def _poll_until_ready(
+        self, request: Request, forwarded: httpx.Request, response: Response, is_pending: Callable[[bytes], bool]
+    ) -> Response:
+        """Repeat a call until its response brings something, and return the last response when time is up.
+
+        The SuperLink hands out a message once, so none is pulled on behalf of a site that has disconnected. A message
+        is still lost if the site disconnects during a poll, as it could be without a gateway, or if its connection is
+        cut without notice, when polls go on for at most `hold` seconds. The coordinator sends it again only when the
+        site connects anew.
+
+        Args:
+            request: The site's request.
+            forwarded: The same, for the SuperLink.
+            response: The SuperLink's first response.
+            is_pending: Returns whether the body of a response with status 200 brings nothing yet.
+        """
+        end = time.monotonic() + self._hold
+        self._held += 1
+        try:
+            while time.monotonic() < end and not self.stopping:
+                if response.status_code != 200 or not is_pending(bytes(response.body)):
+                    break
+                await asyncio.sleep(max(_POLL, self._held / _MAX_POLLS))
+                if await request.is_disconnected():
+                    break
+                response = await self._call(forwarded)
+        finally:
+            self._held -= 1
+        return response
+
+    async def _call(self, forwarded: httpx.Request) -> Response:
+        answer = await self.transport.handle_async_request(forwarded)
+        response = Response(b"".join([part async for part in answer.aiter_raw()]), answer.status_code)
+        response.raw_headers = end_to_end(answer.headers.raw)
+        return response
+
+
+async def _limited(parts: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+    """Yield the parts of a body; `content-length` may be missing or wrong, so that bytes are counted as they arrive."""
+    size = 0
+    async for part in parts:
+        size += len(part)
+        if size > most:
+            raise TooLargeError
+        yield part
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers without those that concern one connection only (RFC 9110, section 7.6.1)."""
+    pairs = [(name.lower(), value) for name, value in headers]
+    named = {name.strip().lower() for key, value in pairs if key == b"connection" for name in value.split(b",")}
+    return [pair for pair in pairs if pair[0] not in _ONE_HOP | named]

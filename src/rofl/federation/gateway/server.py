@@ -1,0 +1,294 @@
+"""Accepts connections of sites, within limits, and answers their requests."""
+
+import asyncio
+import gc
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rofl.federation.gateway.admission import SIGNATURE, Admission, AdmittedKey, RefusedError
+from rofl.federation.gateway.connection_pool import ConnectionPool, OpenConnection
+from rofl.federation.gateway.forwarding import CALLS, PREFIX, REGISTRATION, Forwarder
+
+INSTANCE_PATH = b"/v1/rofl"  # our own, for sites that check whether the coordinator is there
+_HANDSHAKE = 10.0  # seconds for TLS
+_HEADERS = 10.0  # seconds from the connection, or from the last response, to the end of a request's headers
+_BODY = 30.0  # seconds in which a body must go on
+_SWEEP = 1.0  # seconds between two looks for connections that wait for too long
+_GARBAGE = 100  # closed connections whose memory may wait for Python's own schedule
+_BACKLOG = 512  # connections that the system keeps until they are accepted
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """All that a gateway needs to know at its start, as JSON can hold it.
+
+    Attributes:
+        instance: A random name; a site that sees another one knows that the coordinator was restarted.
+        version: Of rofl.
+        superlink: The SuperLink's URL.
+        superlink_ca: The file of the authority that signed the SuperLink's certificate; "" if it speaks plain HTTP.
+        certificate: The file of the gateway's own certificate; "" for plain HTTP, on this machine only.
+        key: The file of its private key.
+        hold: Seconds for which a poll for a message is held until there is one.
+        max_bytes: The largest request that is accepted.
+    """
+
+    instance: str
+    version: str
+    superlink: str
+    superlink_ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    hold: float = 5.0
+    max_bytes: int = 2**31
+
+
+class GatewayServer:
+    """Serves sites on a socket until it is stopped.
+
+    Args:
+        settings: Of this start.
+        listener: A socket that listens already.
+        keys: That are admitted; not used without TLS, where all sites are on this machine.
+        on_refused: Called with the reason where a site, not a stranger, is refused.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        listener: socket.socket,
+        keys: Iterable[AdmittedKey] = (),
+        on_refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.settings, self._listener, self._on_refused = settings, listener, on_refused
+        self.pool = ConnectionPool()
+        self._admission = Admission(keys)
+        secure = bool(settings.certificate)
+        # Compared with the bytes of a request as they came: no decoding, no dots, no second slash.
+        self._paths = {PREFIX + call.encode() for call in (CALLS if secure else CALLS | REGISTRATION)}
+        self._tls = server_context(settings.certificate, settings.key) if secure else None
+        ca = Path(settings.superlink_ca) if settings.superlink_ca else None
+        self._forwarder = Forwarder(settings.superlink, ca, settings.hold, settings.max_bytes)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._answer,
+                interface="asgi3",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=15,  # a SuperNode drops an idle connection after 5 s; it should be the first to
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    def stop(self) -> None:
+        """End `run` soon; may be called from another thread."""
+        self._server.should_exit = self._forwarder.stopping = True
+
+    def set_keys(self, keys: Iterable[AdmittedKey]) -> None:
+        """Admit these keys from now on, and close connections of others."""
+        before = self._admission.keys
+        self._admission = Admission(keys)
+        for key in before - self._admission.keys:
+            self.pool.close_key(key)
+
+    async def run(self) -> None:
+        """Serve until `stop` is called."""
+        self._listener.setblocking(False)
+        self._listener.listen(_BACKLOG)
+        async with self._forwarder.transport:
+            workers = [asyncio.create_task(each) for each in (self._accept(), self._sweep())]
+            await self._server.serve(sockets=[])
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, *self._server.server_state.tasks, return_exceptions=True)
+        self._listener.close()
+        for connection in self.pool:  # of peers that do not close their side
+            connection.abort()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        opening = set[asyncio.Task[None]]()
+        while True:
+            try:
+                line, address = await loop.sock_accept(self._listener)
+            except OSError:  # the other side is gone already, or there are too many open files
+                await asyncio.sleep(0.05)
+                continue
+            connection = OpenConnection(str(address[0]) if address else "")
+            task = asyncio.create_task(self._open(line, connection))
+            opening.add(task)  # the loop itself keeps no reference
+            task.add_done_callback(opening.discard)
+            connection.abort = partial(_cancel, task, line)
+            self.pool.add(connection)
+
+    async def _open(self, line: socket.socket, connection: OpenConnection) -> None:
+        """Make TLS, if it is used, and hand the connection to the protocol; nothing is made for a silent one."""
+        loop, config = asyncio.get_running_loop(), self._server.config
+        timeout = {"ssl_handshake_timeout": _HANDSHAKE, "ssl_shutdown_timeout": 2.0} if self._tls else {}
+        try:
+            async with asyncio.timeout(_HANDSHAKE):
+                await _until_readable(line)
+            await loop.connect_accepted_socket(
+                lambda: GuardedProtocol(config, self._server.server_state, connection, self.pool),
+                line,
+                ssl=self._tls,
+                **timeout,
+            )
+        except OSError:  # nothing came, no TLS, or not in time
+            self.pool.remove(connection)
+            line.close()
+
+    async def _sweep(self) -> None:
+        """Close connections that wait for too long; free the memory of closed ones, which refer to themselves."""
+        collected = 0
+        while True:
+            await asyncio.sleep(_SWEEP)
+            for protocol in list(self._server.server_state.connections):
+                if isinstance(protocol, GuardedProtocol) and protocol.waits_too_long():
+                    protocol.transport.abort()
+            if self.pool.turned_away - collected > _GARBAGE:
+                collected = self.pool.turned_away
+                gc.collect()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; this is the ASGI application.
+
+        A path is compared byte by byte with those that are allowed, and a query is never allowed; anything else is
+        404 and does not reach the SuperLink. Nothing of a body is read before the signature is checked.
+        """
+        method, path, query = scope["method"], scope["raw_path"], scope["query_string"]
+        response = Response(status_code=404)
+        if (method, path, query) == ("GET", INSTANCE_PATH, b""):
+            response = self._describe(scope)
+        elif method == "POST" and path in self._paths and not query:
+            refusal = self._refusal(scope)
+            if refusal:
+                response = JSONResponse({"detail": refusal}, 401, headers={"connection": "close"})
+            else:
+                response = await self._forwarder.forward(Request(scope, receive), path)
+        await response(scope, receive, send)
+
+    def _describe(self, scope: Scope) -> Response:
+        """Return which start of the coordinator this is, its clock, and why a site that signs would be refused."""
+        content = {
+            "instance": self.settings.instance,
+            "version": self.settings.version,
+            "time": datetime.now(UTC).isoformat(),
+        }
+        if self._tls and any(name == SIGNATURE for name, _ in scope["headers"]):
+            content["refused"] = self._refusal(scope)
+        return JSONResponse(content)
+
+    def _refusal(self, scope: Scope) -> str:
+        """Return why a request is refused, or "" if it is a site's; its connection is then no stranger's any more."""
+        connection = scope["state"]["connection"]
+        if self._tls is None:
+            self.pool.promote(connection, b"on this machine" + connection.address.encode())
+            return ""
+        try:
+            admitted = self._admission.check(scope["headers"])
+        except RefusedError as error:
+            if error.site:
+                self._on_refused(error.reason)
+            return error.reason
+        self.pool.promote(connection, admitted.key)
+        return ""
+
+
+class GuardedProtocol(H11Protocol):
+    """HTTP on one connection, which knows for how long it has been waiting for the other side.
+
+    Args:
+        config: Of uvicorn.
+        server_state: Of uvicorn: all connections and tasks.
+        connection: This one, as the pool knows it.
+        pool: All connections.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: uvicorn.server.ServerState,
+        connection: OpenConnection,
+        pool: ConnectionPool,
+    ) -> None:
+        super().__init__(config, server_state, {"connection": connection})
+        self._connection, self._pool = connection, pool
+        self._last_data = self._idle_since = time.monotonic()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, once TLS is made."""
+        super().connection_made(transport)
+        self._connection.abort = transport.abort
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._pool.remove(self._connection)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in some bytes of a request."""
+        self._last_data = time.monotonic()
+        super().data_received(data)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._idle_since = time.monotonic()
+        super().on_response_complete()
+
+    def waits_too_long(self) -> bool:
+        """Return whether the headers or the body of a request are overdue."""
+        now = time.monotonic()
+        if self.cycle is None or self.cycle.response_complete:
+            patience = self.timeout_keep_alive if self._connection.key else _HEADERS
+            return now - max(self._idle_since, 0.0) > patience
+        reading = self.cycle.more_body and not self.flow.read_paused
+        return bool(reading and now - self._last_data > _BODY)
+
+
+async def _until_readable(line: socket.socket) -> None:
+    """Wait until something has arrived on a socket, and leave it there."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    line.setblocking(False)
+    loop.add_reader(line, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(line)
+
+
+def _cancel(task: "asyncio.Task[None]", line: socket.socket) -> None:
+    """Close a connection that has no protocol yet; a task that was not begun would leave its socket open."""
+    task.cancel()
+    task.add_done_callback(lambda _: line.close())
+
+
+def server_context(certificate: str, key: str) -> ssl.SSLContext:
+    """Return the TLS of a server: 1.2 or newer, and no renegotiation.
+
+    Raises:
+        OSError: If the files cannot be used together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(certificate, key)
+    return context

@@ -1,0 +1,52 @@
+"""Whether a run's sums are masked, and the settings that masks need."""
+
+from rofl.config.schema import Experiment
+from rofl.errors import UserError
+from rofl.federation.masking.peers import FEWEST
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.site_registry import SiteRegistry
+
+
+def with_masks(experiment: Experiment, config: ServerConfig) -> Experiment:
+    """Return the experiment with updates as integers, where masks are wanted and nobody chose another form.
+
+    Args:
+        experiment: The settings.
+        config: The coordinator's; `config.settings` has what its user chose.
+    """
+    chosen = "transport" in config.settings or experiment.transport != "full"
+    if config.masks == "off" or experiment.cohort < FEWEST or chosen:
+        return experiment
+    return experiment.model_copy(update={"transport": "fixed"})
+
+
+def uses_masks(experiment: Experiment, config: ServerConfig) -> bool:
+    """Return whether sites mask their sums.
+
+    Raises:
+        UserError: If masks are asked for, and the settings do not allow them.
+    """
+    possible = experiment.transport == "fixed" and experiment.cohort >= FEWEST
+    if config.masks == "on" and not possible:
+        problem = f"Masks need updates as integers, and {FEWEST} sites a round."
+        raise UserError(problem, f"--set transport=fixed, and cohort={FEWEST} or more")
+    return possible and config.masks != "off"
+
+
+def check_masks(registry: SiteRegistry, masks: bool) -> None:
+    """Refuse to mask with sites that have no key for it, or whose key nobody certified.
+
+    Args:
+        registry: The sites; all have been discovered.
+        masks: Whether sums are masked.
+
+    Raises:
+        UserError: If a site has no key, or no certificate where it needs one.
+    """
+    for client in registry.sites if masks else ():
+        peer, name = registry.peer(client), registry.sites[client].name
+        if not peer.key:
+            raise UserError(f"{name} has no key for masks.", "a newer rofl there, or --no-masks here")
+        if peer.signature and not peer.certificate:
+            hint = "rofl serve --init KEYS --site NAME, with any site's name, or --no-masks"
+            raise UserError(f"There is no certificate of {name}'s key, which other sites need for masks.", hint)

@@ -1,0 +1,117 @@
+"""The sites of a sum as they see one another: public keys, and the proof that each key is a site's own.
+
+The coordinator passes keys on, and could put its own in their place. So a site signs its key with the key that it
+connects with, and that one is certified by the federation's authority, whose private key is not on the coordinator's
+machine while it runs.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from rofl.errors import UserError
+from rofl.federation.masking.mask_key import KEY_BYTES
+from rofl.federation.masking.seed_shares import majority
+
+FEWEST = 3  # sites of a sum: with two, each knows the other's part
+_SIGNED = b"rofl key for masks: "
+_SIGNATURE = ec.ECDSA(SHA384())
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One site of a sum.
+
+    Attributes:
+        client: Its number.
+        key: Its public key for masks, 32 bytes.
+        signature: Of that key, by the key that the site connects with; empty without credentials.
+        certificate: Of the key that it connects with, as PEM; empty without credentials.
+    """
+
+    client: int
+    key: bytes
+    signature: bytes = b""
+    certificate: bytes = b""
+
+
+@dataclass(frozen=True)
+class MaskSession:
+    """One sum: a random name that is never used again, and the sites that take part, by their numbers."""
+
+    name: bytes
+    peers: tuple[Peer, ...]
+
+    @property
+    def clients(self) -> list[int]:
+        """The numbers of the sites, in order; a site's place among them is that of its shares."""
+        return [peer.client for peer in self.peers]
+
+    @property
+    def threshold(self) -> int:
+        """How many sites must answer to unmask the sum."""
+        return majority(len(self.peers))
+
+    def key_of(self, client: int) -> bytes:
+        """Return the public key of a site."""
+        return self.peers[self.clients.index(client)].key
+
+
+def sign_key(key: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a site's signature of its public key for masks."""
+    return private.sign(_SIGNED + key, _SIGNATURE)
+
+
+def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None) -> None:
+    """Refuse a sum whose sites are not who they seem to be.
+
+    Args:
+        session: What the coordinator says.
+        client: This site's number.
+        key: This site's public key for masks.
+        ca: The certificate of the federation's authority; None where there are no credentials.
+
+    Raises:
+        UserError: If there are too few sites, this one is not among them, one is twice, or a key is not certified.
+    """
+    keys = {peer.key for peer in session.peers}
+    if len(session.peers) < FEWEST:
+        raise UserError(f"A sum of {len(session.peers)} sites hides nobody: there must be {FEWEST}.")
+    if session.clients != sorted(set(session.clients)) or len(keys) != len(session.peers):
+        raise UserError("The coordinator lists a site twice, or not in order.")
+    if client not in session.clients or session.key_of(client) != key:
+        raise UserError("The coordinator lists another key for masks than this site's.")
+    if any(len(each) != KEY_BYTES for each in keys):
+        raise UserError("The coordinator lists a key for masks that is none.")
+    if ca is not None:
+        authority = x509.load_pem_x509_certificate(ca.read_bytes())
+        owners = [_owner(peer, authority) for peer in session.peers]
+        if len(set(owners)) != len(owners):
+            raise UserError("The coordinator lists one site's certificate for two sites.")
+
+
+def _owner(peer: Peer, authority: x509.Certificate) -> str:
+    """Return the name in a site's certificate, after a check of the chain from the authority to its key for masks."""
+    try:
+        certificate = x509.load_pem_x509_certificate(peer.certificate)
+        certificate.verify_directly_issued_by(authority)
+        public = certificate.public_key()
+        if not isinstance(public, ec.EllipticCurvePublicKey):
+            raise ValueError("another kind of key")
+        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        if list(purposes) != [ExtendedKeyUsageOID.CLIENT_AUTH]:  # the coordinator has a certificate, too
+            raise ValueError("no site")
+        if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
+            raise ValueError("expired")
+        public.verify(peer.signature, _SIGNED + peer.key, _SIGNATURE)
+        (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return str(name.value)
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound) as error:
+        problem = f"The key for masks of site {peer.client} is not certified by this federation's authority."
+        raise UserError(problem, "rofl serve --init KEYS at the coordinator, which makes certificates") from error

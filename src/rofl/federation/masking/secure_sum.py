@@ -1,0 +1,65 @@
+"""One sum over sites, masked: ask for it, unmask it, and say who was left out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from flwr.app import RecordDict
+
+from rofl.federation.masking.mask_messages import put_session
+from rofl.federation.masking.peers import Peer
+from rofl.federation.masking.unmasking import MaskedTotal, new_session
+
+# Sends requests of a kind to sites, and yields (site, reply or the reason why there is none) as replies arrive.
+Send = Callable[[str, Mapping[int, RecordDict]], Iterator[tuple[int, RecordDict | str]]]
+
+
+@dataclass(frozen=True)
+class SumResult:
+    """A sum over sites, or why there is none.
+
+    Attributes:
+        content: The sum, as a message of the same form as that of one site; None where it could not be unmasked.
+        arrived: The sites whose sums it has.
+        problems: Why the other sites are left out; all sites where there is no sum.
+    """
+
+    content: RecordDict | None
+    arrived: list[int]
+    problems: dict[int, str]
+
+
+def secure_sum(kind: str, requests: Mapping[int, RecordDict], peers: Sequence[Peer], send: Send) -> SumResult:
+    """Return the sum of what sites reply to requests, without learning any single reply.
+
+    Args:
+        kind: Flower's message type, such as "train".
+        requests: The request to each site that is connected.
+        peers: All sites that may be in the sum, connected or not.
+        send: Sends the requests.
+    """
+    session = new_session(peers)
+    total = MaskedTotal(session)
+    masked = {client: put_session(request, session) for client, request in requests.items()}
+    away = dict.fromkeys(set(session.clients) - set(requests), "it is not connected")
+    total.take_replies({**away, **dict(send(kind, masked))})
+    if not total.is_enough:
+        reason = f"{len(total.sums)} of {len(peers)} sites answered, and {session.threshold} must"
+        return _without_sum(total, f"the sum cannot be unmasked: {reason}")
+    problems = dict[int, str]()
+    for client, reply in send("query.unmask", total.unmask_requests()):
+        problem = total.take_shares(client, reply)
+        if problem is not None:
+            problems[client] = problem
+            continue
+        try:
+            content = total.total()
+        except ValueError as error:
+            return _without_sum(total, str(error))
+        if content is not None:
+            return SumResult(content, total.arrived, total.problems)
+    reason = "; ".join(f"site {client}: {problem}" for client, problem in problems.items()) or "shares do not fit"
+    return _without_sum(total, f"the sum cannot be unmasked: {reason}")
+
+
+def _without_sum(total: MaskedTotal, reason: str) -> SumResult:
+    return SumResult(None, [], {client: total.problems.get(client, reason) for client in total.session.clients})

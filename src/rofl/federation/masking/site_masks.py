@@ -1,0 +1,191 @@
+"""The site's side of secure aggregation: mask sums, and reveal shares of seeds, each once."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.app import RecordDict
+
+from rofl.core.serialization import deserialize, serialize
+from rofl.data import atomic
+from rofl.errors import UserError
+from rofl.federation.credentials import SiteCredentials, load_private_key
+from rofl.federation.masking.mask_key import MaskKey
+from rofl.federation.masking.mask_messages import MaskedSums, SumsForm, get_shares, put_shares, to_vector
+from rofl.federation.masking.mask_stream import add_mask
+from rofl.federation.masking.peers import MaskSession, check_session, sign_key
+from rofl.federation.masking.seed_shares import commit, cut, join, majority, split_seed
+
+_OPEN = 4  # sessions that may still be unmasked
+
+
+@dataclass
+class _Memory:
+    """What a site must not forget: for which sums it has sent what.
+
+    Attributes:
+        used: The names of all sessions in which a message was made, the newest last; its message is kept, in case that
+            it was lost.
+        keys: The public keys of the sites of the last sessions, by the session's name and the site's number.
+        purposes: What each of these sessions is for, such as "train 7".
+        revealed: For each purpose the sites whose sum was unmasked: no other set of sites will be.
+    """
+
+    used: list[str] = field(default_factory=list)
+    keys: dict[str, dict[int, str]] = field(default_factory=dict)
+    purposes: dict[str, str] = field(default_factory=dict)
+    revealed: dict[str, list[int]] = field(default_factory=dict)
+
+    def begin(self, session: MaskSession, purpose: str) -> None:
+        """Note that a message was made, and forget the keys of sessions that are long over."""
+        name = session.name.hex()
+        self.used.append(name)
+        self.keys[name] = {peer.client: peer.key.hex() for peer in session.peers}
+        self.purposes[name] = purpose
+        for old in list(self.keys)[:-_OPEN]:
+            del self.keys[old], self.purposes[old]
+
+
+class SiteMasks:
+    """A site's key and memory for masks, in a folder, so that a restart loses nothing.
+
+    Args:
+        client: The site's number.
+        folder: Where to keep them; None to keep them in this process only, for tests.
+        credentials: The site's credentials; None on one machine, where keys are not certified.
+    """
+
+    def __init__(self, client: int, folder: Path | None = None, credentials: SiteCredentials | None = None) -> None:
+        self.client, self._folder, self._ca = client, folder, credentials.ca if credentials else None
+        self._key = MaskKey.load_or_create(folder / "key") if folder else MaskKey.create()
+        self.signature = b""
+        if credentials is not None:
+            self.signature = sign_key(self.public, load_private_key(credentials.key, load_ssh_private_key))
+        self._reply: MaskedSums | None = None
+        self._memory = self._load()
+
+    @property
+    def public(self) -> bytes:
+        """The site's public key for masks."""
+        return self._key.public
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a masked message was made in this run."""
+        return bool(self._memory.used)
+
+    def mask(self, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
+        """Return a message of sums with masks on it, and shares of their seeds for the other sites.
+
+        One message leaves in a session: where this one has been asked for before, the first message is sent again.
+
+        Args:
+            content: A message of sums in fixed point.
+            session: The sites whose sums are added up.
+            purpose: What the sum is, such as "train 7".
+
+        Raises:
+            UserError: If the session was used before, or its sites are not who they seem to be.
+            ValueError: If the sums cannot be masked.
+        """
+        used = self._memory.used
+        if self._reply is not None and used[-1:] == [session.name.hex()]:
+            return self._reply.encode()
+        if session.name.hex() in used:
+            raise UserError("The coordinator uses the masks of a sum again.")
+        check_session(session, self.client, self.public, self._ca)
+        form, vector = to_vector(content)
+        seeds = [self._seed(client, session) for client in session.clients]
+        for client, seed in zip(session.clients, seeds, strict=True):
+            add_mask(vector, seed, 1 if self.client <= client else -1)
+        shares = zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True)  # by the site that gets them
+        encrypted = [
+            self._key.encrypt(peer.key, session.name, join(each))
+            for peer, each in zip(session.peers, shares, strict=True)
+        ]
+        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted))
+        self._memory.begin(session, purpose)
+        self._save()  # before it leaves
+        return self._reply.encode()
+
+    def reveal(self, content: RecordDict) -> RecordDict:
+        """Return the shares that unmask a sum: of the own masks of sites whose sums arrived, and of lost pairs.
+
+        Args:
+            content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
+                for this one.
+
+        Raises:
+            UserError: If this site did not take part in the sum, or too few sites did, or another sum for the same
+                purpose was unmasked already: the difference of the two would show what one site sent.
+        """
+        encrypted, session, arrived = get_shares(content)
+        keys = self._memory.keys.get(session.hex())
+        if keys is None:
+            raise UserError("The coordinator asks for masks of a sum that this site took no part in.")
+        if arrived != sorted(set(arrived) & keys.keys()) or len(arrived) < majority(len(keys)):
+            raise UserError("The coordinator asks for masks of a sum of too few sites.")
+        purpose = self._memory.purposes[session.hex()]
+        if self._memory.revealed.get(purpose, arrived) != arrived:
+            raise UserError(f"The coordinator asks for another sum for {purpose}, of other sites than before.")
+        opened = {client: self._open(encrypted.get(client, b""), client, session, keys) for client in arrived}
+        if purpose not in self._memory.revealed:
+            self._memory.revealed[purpose] = arrived
+            self._save()  # before it leaves
+        places = sorted(keys)
+        wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
+        found = {client: [opened[client][places.index(of)] for of in wanted[client]] for client in arrived}
+        return put_shares({client: join(shares) for client, shares in found.items()}, session)
+
+    def forget(self) -> None:
+        """Delete key and memory, once the run is over: what was recorded on the way can then never be unmasked."""
+        if self._folder is not None:
+            for path in self._folder.glob("*"):
+                path.unlink()
+
+    def _seed(self, client: int, session: MaskSession) -> bytes:
+        if client == self.client:
+            return self._key.own_seed(session.name)
+        return self._key.pair_seed(session.key_of(client), session.name)
+
+    def _open(self, text: bytes, sender: int, session: bytes, keys: Mapping[int, str]) -> list[bytes]:
+        try:
+            return cut(self._key.decrypt(bytes.fromhex(keys[sender]), session, text), len(keys))
+        except (InvalidTag, ValueError) as error:
+            raise UserError(f"The shares of site {sender} cannot be read.") from error
+
+    def _load(self) -> _Memory:
+        if self._folder is None or not (self._folder / "memory.json").is_file():
+            return _Memory()
+        try:
+            facts = json.loads((self._folder / "memory.json").read_text())
+            facts["keys"] = {
+                name: {int(client): key for client, key in keys.items()} for name, keys in facts["keys"].items()
+            }
+            memory = _Memory(**facts)
+            groups, reply = deserialize((self._folder / "reply.safetensors").read_bytes())
+            if memory.used[-1:] == [reply["session"]]:
+                form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
+                lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares")]
+                self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), lists[0], lists[1])
+            return memory
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"A file in {self._folder} is damaged ({error}).", "another --out") from error
+
+    def _save(self) -> None:
+        """Write the newest message, then the memory, so that a message that the memory knows is always there."""
+        if self._folder is None:
+            return
+        if self._reply is not None:
+            form = self._reply.form
+            facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
+            shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
+            facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
+            vector = {"vector": torch.from_numpy(self._reply.vector)}
+            raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
+            atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
+        atomic.atomic_write(self._folder / "memory.json", json.dumps(vars(self._memory)), 0o600)

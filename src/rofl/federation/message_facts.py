@@ -1,0 +1,66 @@
+"""What a message of sums holds, for the log: names, shapes, bytes and norms."""
+
+import json
+import math
+from typing import TypedDict
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from rofl.core.fixed_point import TENSOR_BITS
+
+_SCALED = ("model", "aux")  # groups whose integers are in fixed point
+
+
+class MessageFacts(TypedDict):
+    """What a message holds.
+
+    Attributes:
+        bytes: Of all arrays together.
+        tensors: One text for each, such as "model/head.weight float32 (10, 64)".
+        norm: The Euclidean norm of each group of tensors, as of one vector.
+        numbers: Weight, losses and counts, by name.
+    """
+
+    bytes: int
+    tensors: list[str]
+    norm: dict[str, float]
+    numbers: dict[str, float]
+
+
+def describe_content(content: RecordDict) -> MessageFacts:
+    """Return what a message of sums holds; it was checked, or made here."""
+    arrays, layout, sums = content.get("arrays"), content.get("layout"), content.get("sums")
+    facts = MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
+    if isinstance(sums, MetricRecord):
+        facts["numbers"] = {name: float(value) for name, value in sums.items() if not isinstance(value, list)}
+    if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
+        return facts
+    vectors = {kind: array.numpy() for kind, array in arrays.items()}
+    facts["bytes"] = sum(vector.nbytes for vector in vectors.values())
+    offsets, squares = dict.fromkeys(vectors, 0), dict[str, float]()
+    for group, name, kind, shape in json.loads(str(layout["tensors"])):
+        start, size = offsets[kind], math.prod(shape)
+        offsets[kind] = start + size
+        facts["tensors"].append(f"{group}/{name} {kind} {tuple(shape)}")
+        scale = 1 << TENSOR_BITS if kind == "int64" and group in _SCALED else 1
+        part = _floats(vectors[kind][start : start + size], kind) / scale
+        squares[group] = squares.get(group, 0.0) + float(part @ part)
+    facts["norm"] = {group: round(math.sqrt(square), 6) for group, square in squares.items()}
+    return facts
+
+
+def describe_received(content: RecordDict) -> MessageFacts:
+    """Return what a message from elsewhere holds, as far as it can be read; nothing in it was checked yet."""
+    try:
+        return describe_content(content)
+    except Exception:  # numpy and json raise errors of many types on bytes from elsewhere
+        return MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
+
+
+def _floats(
+    vector: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", kind: str
+) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
+    if kind == "bfloat16":  # which numpy does not have: the upper half of a float32
+        return (vector.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return vector.astype(np.float64)

@@ -1,0 +1,186 @@
+"""The site's gate: every request of the coordinator passes it, and so does everything that leaves the site."""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+import torch
+from flwr.app import RecordDict
+
+from rofl.config.schema import experiment_from_toml
+from rofl.core.settings import Settings
+from rofl.data.downloads import downloads_allowed
+from rofl.errors import UserError
+from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.event_log import EventLog
+from rofl.federation.masking.mask_messages import get_shares
+from rofl.federation.masking.peers import MaskSession
+from rofl.federation.masking.site_masks import SiteMasks
+from rofl.federation.message_facts import describe_content
+from rofl.federation.protocol import Refusal, RoundRequest
+from rofl.federation.site_policy import SitePolicy, check_count, check_masking, check_names, check_settings
+from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
+
+_MAX_SETTINGS = 2**20  # characters
+_SUMS = ("train", "evaluate", "report")  # kinds of requests that ask for sums over samples
+
+
+def _agree(_: Agreement, __: bool) -> bool:
+    return True
+
+
+@dataclass
+class SiteGate:
+    """Admits requests by the site's policy and by what was agreed on, and logs what was asked and what left.
+
+    The default gate has no policy, and is for data that everybody has.
+
+    Attributes:
+        policy: The site's conditions; None to do whatever is asked.
+        own_data: Whether the samples are the site's own.
+        masks: The site's key and memory for masks; None where it cannot mask its sums.
+        log: Where requests, refusals and what left are written.
+        agreed: Where the settings of the first contact are kept; None to follow any settings.
+        consent: Called once with what the coordinator proposes and whether sums are masked; False declines it.
+        on_request: Called with the kind of each request that is admitted.
+    """
+
+    policy: SitePolicy | None = None
+    own_data: bool = False
+    masks: SiteMasks | None = None
+    log: EventLog = field(default_factory=EventLog)
+    agreed: AgreementFile | None = None
+    consent: Callable[[Agreement, bool], bool] = _agree
+    on_request: Callable[[str, RoundRequest], None] = lambda kind, request: None
+
+    def admit(self, kind: str, request: RoundRequest, session: MaskSession | None = None) -> None:
+        """Let a request pass, or refuse it.
+
+        Args:
+            kind: `describe`, `train`, `evaluate`, `report` or `finish`.
+            request: What is asked.
+            session: The session of masks that it names; None where it asks for sums without masks.
+
+        Raises:
+            Refusal: If the policy does not allow it, it differs from what was agreed on, or nobody consents.
+        """
+        asked = {"kind": kind, "round": request.index, "masked": session is not None}
+        self.log.write("asked", **asked, settings=sha256(request.settings.encode()).hexdigest()[:16])
+        try:
+            if request.settings or kind != "describe":
+                self._check(kind, request, session is not None)
+        except UserError as error:
+            self.log.write("refused", **asked, reason=str(error))
+            raise
+        self.on_request(kind, request)
+
+    def check_samples(self, samples: int) -> None:
+        """Refuse an update that would be computed from too few samples."""
+        if self.policy is None or not self.own_data:
+            return
+        try:
+            check_count(self.policy, samples)
+        except Refusal as error:
+            self.log.write("refused", kind="train", reason=str(error))
+            raise
+
+    def greeting(self, info: SiteInfo) -> SiteInfo:
+        """Return the greeting with the site's key for masks, and log it."""
+        if self.masks is not None:
+            info = replace(info, mask_key=self.masks.public, mask_signature=self.masks.signature)
+        self.log.write("sent", kind="describe", facts=info.fields())
+        return info
+
+    def evaluation(self, counts: SiteEvaluation) -> SiteEvaluation:
+        """Return the counts of a test as the policy allows them to leave; zeros where it does not."""
+        if self.policy is None or not self.own_data:
+            return counts
+        fewest = min([counts.tested, *([] if counts.held_out is None else [counts.held_out.samples])])
+        if self.policy.send_evaluation and fewest >= self.policy.min_samples_per_evaluation:
+            return counts
+        self.log.write("withheld", kind="evaluate", samples=fewest)
+        return counts.without_counts()
+
+    def report(self, counts: SiteReport) -> SiteReport:
+        """Return the counts of suspects as the policy allows them to leave; zeros where it does not."""
+        if self.policy is None or not self.own_data or self.policy.send_suspects:
+            return counts
+        self.log.write("withheld", kind="report")
+        return SiteReport(0, 0, torch.zeros_like(counts.transition))
+
+    def release(self, kind: str, request: RoundRequest, content: RecordDict, session: MaskSession | None) -> RecordDict:
+        """Return a message of sums as it leaves, masked where it is asked for, and log it.
+
+        Args:
+            kind: `train`, `evaluate` or `report`.
+            request: What it answers.
+            content: The message.
+            session: The sites with which it is masked; None to send it as it is.
+
+        Raises:
+            Refusal: If masks are asked for and there is no key; or are not, after they were.
+        """
+        facts = {"kind": kind, "round": request.index, "masked": session is not None, **describe_content(content)}
+        if session is not None:
+            if self.masks is None:
+                raise Refusal("The coordinator asks for masked sums, and this site has no key for masks.")
+            purpose = kind if kind == "report" else f"{kind} {request.index}"
+            content = self.masks.mask(content, session, purpose)
+        self.log.write("sent", **facts)
+        return content
+
+    def unmask(self, content: RecordDict) -> RecordDict:
+        """Return the shares that unmask a sum; see `SiteMasks.reveal`."""
+        self.log.write("asked", kind="unmask")
+        try:
+            if self.masks is None:
+                raise Refusal("The coordinator asks for masks, and this site has no key for masks.")
+            shares = self.masks.reveal(content)
+        except UserError as error:
+            self.log.write("refused", kind="unmask", reason=str(error))
+            raise
+        self.log.write("sent", kind="unmask", sites_in_the_sum=get_shares(content)[2])
+        return shares
+
+    @contextmanager
+    def limits(self) -> Iterator[None]:
+        """Keep what is done inside the block within what the policy allows: without it, nothing is downloaded."""
+        with downloads_allowed(self.policy is None or self.policy.downloads):
+            yield
+
+    def _check(self, kind: str, request: RoundRequest, masked: bool) -> None:
+        if len(request.settings) > _MAX_SETTINGS:
+            raise Refusal("The coordinator's settings are too long.")
+        known = self.agreed.settings if self.agreed is not None else None
+        if known is not None and known != request.settings:
+            raise Refusal("The coordinator's settings differ from those that were agreed on.", "another --out here")
+        if self.policy is not None:
+            check_names(self.policy, _parse(request.settings))  # before anything is imported
+        experiment = experiment_from_toml(request.settings)
+        if self.masks is not None and self.masks.in_use and kind in _SUMS and not masked:
+            raise Refusal("The coordinator asks for sums without masks, after some with masks.")
+        if self.policy is not None:
+            check_settings(self.policy, experiment, self.own_data)
+            if kind in _SUMS and self.own_data:
+                check_masking(self.policy, experiment, masked)
+        if request.index > experiment.rounds:
+            raise Refusal(f"The coordinator asks for round {request.index} of {experiment.rounds}.")
+        if self.agreed is not None and known is None and kind in _SUMS:
+            agreement = Agreement(request.settings, experiment)
+            if not self.consent(agreement, masked):
+                raise Declined("This site declined to take part.")
+            self.agreed.save(agreement)
+            self.log.write("agreed", settings=request.settings, fingerprint=agreement.fingerprint, masked=masked)
+
+
+def _parse(settings: str) -> Settings:
+    try:
+        return tomllib.loads(settings)
+    except (ValueError, RecursionError) as error:  # no TOML, a number too long, tables too deep
+        raise Refusal("The coordinator's settings cannot be read.") from error
+
+
+class Declined(Refusal):
+    """The people at the site do not want to take part."""

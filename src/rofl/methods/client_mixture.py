@@ -1,0 +1,127 @@
+"""Which clients are noisy: a mixture of two Gaussians over a vector that each client measures on its own data.
+
+FedNoRo and FedCorr collect the vectors at the server, which knows then what each client measured. Here the default
+needs sums only: the sufficient statistics of expectation maximization are sums over clients. Each client keeps its last
+summand and sends the difference to the new one, so that the server's totals are those of all clients so far, however
+few take part in a round (incremental EM, Neal and Hinton 1998). Each client then judges itself by the broadcast totals.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rofl.core.tensors import Tensors, zeros_like
+
+_LEAST = 1e-6  # of a variance, and of a count
+_TOTALS, _VECTORS, _SEEN, _NOISY = "mixture", "client_vectors", "client_seen", "client_noisy"
+_SUMMAND = "mixture_summand"  # key in the client state
+
+Fit = Callable[[np.ndarray], np.ndarray]  # from vectors (m, D) to which of their clients are noisy (m,)
+
+
+@dataclass(frozen=True)
+class ClientMixture:
+    """Tells clean clients from noisy ones, by sums, or as published by a table with a row for each client.
+
+    Args:
+        clients: rows of the table; 0 for sums.
+        fit: of the published form: which clients are noisy, given their vectors.
+    """
+
+    clients: int
+    fit: Fit
+
+    def init(self, size: int) -> Tensors:
+        """Return what the server state begins with, for vectors of this length: nothing is known."""
+        if not self.clients:
+            return {_TOTALS: torch.zeros(2, 1 + 3 * size)}
+        shape = self.clients, size
+        return {_VECTORS: torch.zeros(shape), _SEEN: torch.zeros(shape), _NOISY: torch.zeros(self.clients)}
+
+    def zero(self, aux: Tensors) -> Tensors:
+        """Return the zero of what clients send, given the server state's `aux`."""
+        return zeros_like({name: aux[name] for name in ((_VECTORS, _SEEN) if self.clients else (_TOTALS,))})
+
+    def measure(
+        self, vector: Tensor, seen: Tensor, aux: Tensors, client_state: Tensors, client: int
+    ) -> tuple[Tensors, Tensors]:
+        """Return what a client sends, and what it keeps.
+
+        Args:
+            vector: (D,) that it measured.
+            seen: (D,) which entries it could measure, as a mask.
+            aux: of the server state.
+            client_state: of the client's last round.
+            client: its number.
+        """
+        entries = torch.where(seen, vector.float(), 0.0)
+        if self.clients:
+            rows = {name: torch.zeros(self.clients, len(vector), device=vector.device) for name in (_VECTORS, _SEEN)}
+            rows[_VECTORS][client], rows[_SEEN][client] = entries, seen.float()
+            return rows, {}
+        share = self._shares(entries, seen, aux).unsqueeze(1)  # (2, 1)
+        known = seen.float()
+        summand = share * torch.cat([torch.ones_like(known[:1]), known, entries, entries.square()])  # (2, 1 + 3D)
+        return {_TOTALS: summand - client_state.get(_SUMMAND, torch.zeros_like(summand))}, {_SUMMAND: summand}
+
+    def server_update(self, aux: Tensors, total: Tensors) -> Tensors:
+        """Return the next server state's part, from the last one and the sum over the cohort."""
+        if not self.clients:
+            return {_TOTALS: aux[_TOTALS] + total[_TOTALS]}
+        new = total[_SEEN].sum(dim=1, keepdim=True) > 0  # (N, 1) clients of this round
+        vectors = torch.where(new, total[_VECTORS], aux[_VECTORS])
+        seen = torch.where(new, total[_SEEN], aux[_SEEN])
+        return {_VECTORS: vectors, _SEEN: seen, _NOISY: self._fit(vectors, seen)}
+
+    def is_noisy(self, vector: Tensor, seen: Tensor, aux: Tensors, client: int) -> bool:
+        """Return whether a client is noisy.
+
+        Args:
+            vector: (D,) that it measured.
+            seen: (D,) which entries it could measure.
+            aux: of the server state.
+            client: its number.
+        """
+        if self.clients:
+            return bool(aux[_NOISY][client] > 0.5)
+        return bool(self._shares(torch.where(seen, vector.float(), 0.0), seen, aux)[1] > 0.5)
+
+    def _shares(self, vector: Tensor, seen: Tensor, aux: Tensors) -> Tensor:
+        """Return the probabilities (2,) of a client to be clean and noisy; equal ones where nothing is known yet."""
+        totals = aux[_TOTALS].double()
+        if float(totals[:, 0].sum()) <= _LEAST:
+            return torch.full((2,), 0.5, device=vector.device)
+        mean, variance, weight = _components(totals)
+        log_density = -((vector.double() - mean).square() / variance + variance.log()) / 2  # (2, D)
+        return (weight.log() + torch.where(seen, log_density, 0.0).sum(dim=1)).softmax(dim=0).float()
+
+    def _fit(self, vectors: Tensor, seen: Tensor) -> Tensor:
+        """Return which clients are noisy (N,), by the published fit over those that were seen."""
+        present = (seen.sum(dim=1) > 0).numpy()
+        noisy = torch.zeros(self.clients)
+        if present.sum() < 3:
+            return noisy
+        known = seen.numpy()[present] > 0
+        least = np.where(known, vectors.numpy()[present], np.inf).min(axis=0)  # as published, for what is not known
+        table = np.where(known, vectors.numpy()[present], np.where(np.isfinite(least), least, 0.0))
+        noisy[torch.from_numpy(present)] = torch.from_numpy(self.fit(table.astype(np.float64)).astype(np.float32))
+        return noisy
+
+
+def _components(totals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return means (2, D), variances (2, D) and weights (2,), the component of the smaller mean first.
+
+    Totals of equal shares, with which everybody begins, are set apart by a standard deviation.
+    """
+    weight = totals[:, 0].clamp(min=_LEAST)
+    count, first, second = totals[:, 1:].chunk(3, dim=1)  # (2, D) each
+    count = count.clamp(min=_LEAST)
+    mean = first / count
+    variance = (second / count - mean.square()).clamp(min=_LEAST)
+    if torch.allclose(mean[0], mean[1], rtol=1e-4, atol=1e-6):
+        mean = torch.stack([mean[0] - variance[0].sqrt(), mean[1] + variance[1].sqrt()])
+    order = mean.sum(dim=1).argsort(stable=True)
+    return mean[order], variance[order], (weight / weight.sum())[order]

@@ -1,0 +1,42 @@
+"""The page of `rofl evaluate`: accuracy, each class, confusions and calibration of a model, in one HTML file."""
+
+from pathlib import Path
+
+from rofl.data.atomic import atomic_write
+from rofl.errors import UserError
+from rofl.report.environment import render_document
+from rofl.report.formatting import count, per_cent
+from rofl.report.sections.class_metrics import class_metrics
+from rofl.report.sections.confusion_map import confusion_map
+from rofl.report.sections.reliability_chart import reliability_chart
+from rofl.training.saved_model.evaluate_data import ModelEvaluation
+
+
+def write_evaluation_page(evaluation: ModelEvaluation, out: str | Path) -> Path:
+    """Write an evaluation as one self-contained HTML page, and return its path; no sample is named or shown on it.
+
+    Raises:
+        UserError: the page cannot be written.
+    """
+    metrics, path = evaluation.metrics, Path(out)
+    facts = {
+        "samples": count(metrics.samples),
+        "labels": "as given, some may be wrong" if evaluation.as_given else "the true ones",
+        "calibration error": f"{metrics.calibration_error:.3f}",
+        "run": evaluation.run,
+        "data": evaluation.data,
+    }
+    sections = [class_metrics(metrics), confusion_map(metrics), reliability_chart(metrics)]
+    page = render_document(
+        "page.html.j2",
+        f"{per_cent(metrics.accuracy)} accuracy",
+        sections,
+        eyebrow="rofl evaluate",
+        run_facts=facts,
+        contents="This page holds no picture and names no sample.",
+    )
+    try:
+        atomic_write(path, page)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}).", "another file name") from error
+    return path

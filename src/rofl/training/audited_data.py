@@ -1,0 +1,111 @@
+"""New data that a run's model judges: how it is loaded, and the record of its audit."""
+
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from rofl.audit.result import NoiseEstimate
+from rofl.config.schema import Experiment
+from rofl.data import load_dataset as load_named
+from rofl.data import user
+from rofl.data.federated import FederatedDataset
+from rofl.data.noise_spec import NoiseSpec
+from rofl.data.specs import DataSpec, SplitSpec
+from rofl.data.user.encoders import Encoder
+from rofl.errors import UserError
+from rofl.methods.base import ServerState
+from rofl.training.records import AuditRecord, RunSummary
+from rofl.training.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class FinishedModel:
+    """The saved model of a finished run, with all that judging by it needs."""
+
+    path: Path
+    experiment: Experiment
+    summary: RunSummary
+    server_state: ServerState
+    encoder: Encoder | None  # of a table or of texts
+
+    @classmethod
+    def read(cls, path: Path) -> "FinishedModel":
+        """Read a run folder.
+
+        Raises:
+            UserError: the run is not finished, or is too old to judge new data.
+        """
+        folder = RunDir(path)
+        summary = folder.read_summary()
+        model = cls(path, folder.read_experiment(), summary, folder.read_model(summary), folder.read_encoder())
+        if not summary.classes:
+            raise UserError(f"{path} was audited by an older version.", f"rofl audit {path}, then this again")
+        if summary.shape[1] == 1 and model.encoder is None:
+            raise UserError(f"{path} was trained on a table and has no encoder.json.", f"rofl audit {path} writes it")
+        return model
+
+    def record(self, data: DataSpec, estimated: NoiseEstimate) -> AuditRecord:
+        """Return the record of an audit of new data by this model."""
+        return AuditRecord(
+            model=str(self.path.absolute()),
+            method=self.summary.method,
+            digest=self.summary.selected_digest or self.summary.digest,
+            data=data,
+            classes=self.summary.classes,
+            estimated=estimated,
+            versions={"rofl": version("rofl"), "torch": torch.__version__},
+        )
+
+    def load_data(
+        self, data: Path, data_dir: Path | None = None, progress: user.Progress | None = None
+    ) -> tuple[FederatedDataset, Experiment]:
+        """Load new data as the model knows it; every sample is to be judged.
+
+        Args:
+            data: in a form of docs/own-data.md.
+            data_dir: the folder of published data sets, one of which the model may be of.
+            progress: called with the number of decoded images and their total.
+
+        Returns:
+            The data with its owners as clients, and the run's settings with the data in place of its own.
+        """
+        channels, side, _ = (0, 0, 0) if self.encoder else self.summary.shape  # a table has none
+        spec = DataSpec(path=str(data.absolute()), side=side, channels=channels)
+        federated = load_audited(spec, self.summary.classes, self.encoder, progress)
+        if not self.experiment.data.path:
+            transform = load_named(self.experiment.data.name, data_dir).transform
+            federated = replace(federated, images=replace(federated.images, transform=transform))
+        about = {"data": federated.spec.data, "clients": len(federated.parts), "cohort": 1, "setting": "federated"}
+        chosen = self.experiment.model_copy(update=about)
+        return replace(federated, spec=chosen.split), chosen
+
+
+def load_audited(
+    spec: DataSpec,
+    classes: list[str],
+    encoder: Encoder | None = None,
+    progress: user.Progress | None = None,
+) -> FederatedDataset:
+    """Load data that is judged, or was: all samples, with their owners as clients.
+
+    Args:
+        spec: its path, and the size of images.
+        classes: that the model knows.
+        encoder: of the model, if it was trained on a table.
+        progress: called with the number of decoded images and their total.
+
+    Raises:
+        UserError: the data cannot be read, has classes that the model does not know, or has changed since.
+    """
+    images = user.load_for_audit(spec.source, classes, encoder, progress)
+    if spec.fingerprint not in ("", images.fingerprint):
+        raise UserError(f"The data in {spec.path} is not what it was when it was judged.", "rofl audit it again")
+    owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
+    spec = spec.model_copy(update={"fingerprint": images.fingerprint})
+    clients = images.clients or (spec.title,)
+    parts = [(owners == client).nonzero().flatten() for client in range(len(clients))]
+    images = replace(images, owners=owners, clients=clients)
+    split = SplitSpec(spec, NoiseSpec(ratio=0.0), len(clients), seed=0)
+    return FederatedDataset(images, images.train_labels, parts, split)

@@ -1,0 +1,384 @@
+"""What a site lets a coordinator ask for: known ways to read its samples, open without a policy and shut with one."""
+
+import json
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+
+from flwr.app import Context, Message, RecordDict
+
+from rofl.config.schema import Experiment
+from rofl.data import user
+from rofl.data.downloads import RemoteFile, fetch
+from rofl.errors import UserError
+from rofl.federation import make_client_app
+from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.event_log import EventLog, read_log
+from rofl.federation.masking.mask_messages import put_session
+from rofl.federation.masking.peers import Peer
+from rofl.federation.masking.site_masks import SiteMasks
+from rofl.federation.masking.unmasking import new_session
+from rofl.federation.negotiate import negotiate
+from rofl.federation.protocol import Refusal, RoundRequest, decode_update, encode_request
+from rofl.federation.site import SiteConfig, read_policy
+from rofl.federation.site_data import LocalData
+from rofl.federation.site_gate import Declined, SiteGate
+from rofl.federation.site_policy import SitePolicy, write_policy
+from rofl.federation.site_records import SiteEvaluation, SiteReport
+from rofl.methods.base import ServerState
+from rofl.training.inputs import load_inputs
+from tests.data.user import places
+from tests.federation.in_memory_grid import InMemoryGrid
+from tests.flow.called import rofl
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return places.write_folder(tmp_path_factory.mktemp("site") / "scans", with_clients=False, each=10)
+
+
+class Site:
+    """The real code of one site with own data, without a network; the coordinator may ask what it likes."""
+
+    def __init__(self, scans: Path, gate: SiteGate) -> None:
+        self.data = LocalData(name="north", source=user.UserSource(str(scans)))
+        self.gate, self.app = gate, make_client_app(self.data, lambda context: gate)
+        self.context: Context = InMemoryGrid(self.app, [{"partition-id": 0}]).contexts[2]
+
+    def settings(self, **changes: Any) -> Experiment:
+        """The settings that an honest coordinator would choose, and changes to them."""
+        dotted = {key.replace("__", "."): value for key, value in changes.items()}
+        small = {"rounds": 2, "method.name": "plain", "model.name": "mlp", "model.width": 0.5, "method.batch": 8}
+        return negotiate([self.data.load()], {**small, **dotted})
+
+    def state(self, chosen: Experiment) -> ServerState:
+        experiment, images = self.data.localize_config(chosen, 0)
+        return chosen.build_method().init(load_inputs(experiment, None, images)[1].build())
+
+    def ask(self, kind: str, chosen: Experiment, state: ServerState | None = None, index: int = 1) -> RecordDict:
+        request = encode_request(RoundRequest(chosen.toml(), index), state or self.state(chosen))
+        content: RecordDict = self.app(Message(request, 2, kind), self.context).content
+        return content
+
+
+def open_site(scans: Path) -> Site:
+    return Site(scans, SiteGate())
+
+
+def guarded(scans: Path, log: Path | None = None, **conditions: Any) -> Site:
+    return Site(scans, SiteGate(SitePolicy(**conditions), own_data=True, log=EventLog(log), agreed=AgreementFile()))
+
+
+# --- attacks that the settings alone made possible ---
+
+
+def read_label(site: Site, number: int) -> int:
+    """Test a constant model on one sample, which the settings choose: the counts by class are its label."""
+    chosen = site.settings(data__validation=number, data__test=1)
+    counts = SiteEvaluation.decode(site.ask("evaluate", chosen))
+    assert counts.held_out is not None
+    assert counts.held_out.samples == 1
+    return counts.held_out.labelled.index(1)
+
+
+def test_single_labels_are_not_read_through_a_test_of_one_sample(scans: Path, tmp_path: Path) -> None:
+    labels = user.load_user_data(user.UserSource(str(scans))).train_labels.tolist()
+    read = [read_label(open_site(scans), number) for number in (1, 11, 21)]
+    assert all(label in labels for label in read)
+    assert len(set(read)) > 1  # without a policy the coordinator does learn them
+    site = guarded(scans, tmp_path / "log")
+    with pytest.raises(Refusal, match=r"asks for data.test = 1, and this site's policy says subsetting = false"):
+        read_label(site, 1)
+    with pytest.raises(Refusal, match=r"asks for data.validation = 7"):
+        site.ask("evaluate", site.settings(data__validation=7))
+    assert [entry.event for entry in read_log(tmp_path / "log")] == ["asked", "refused"] * 2
+
+
+def test_nor_where_the_site_allows_subsets(scans: Path) -> None:
+    """The number of samples that counts are of has a limit of its own."""
+    site = guarded(scans, subsetting=True)
+    counts = SiteEvaluation.decode(site.ask("evaluate", site.settings(data__validation=3, data__test=1)))
+    assert (counts.right, counts.tested, counts.held_out and counts.held_out.samples) == (0, 0, 0)
+
+
+def read_image(site: Site) -> np.ndarray:
+    """Train on one sample with a first layer that passes pixels on: batch norm's running mean is the image."""
+    chosen = site.settings(data__train=1, data__min_samples=1, method__lr=1e-9, method__epochs=1)
+    state = site.state(chosen)
+    first = "extractor.1.weight"
+    state.model[first] = torch.eye(*state.model[first].shape)
+    update = decode_update(site.ask("train", chosen, state))
+    return (update.model["extractor.2.running_mean"] / update.weight).numpy()
+
+
+def likeness(found: np.ndarray, image: np.ndarray) -> float:
+    """The best correlation of what was read with an image, which was shifted and mirrored at random for training."""
+    best = 0.0
+    for candidate in (image, image[:, ::-1]):
+        for down in range(-2, 3):
+            for right in range(-2, 3):
+                rows, columns = slice(max(0, down), 8 + min(0, down)), slice(max(0, right), 8 + min(0, right))
+                there = candidate[slice(max(0, -down), 8 - max(0, down)), slice(max(0, -right), 8 - max(0, right))]
+                best = max(best, float(np.corrcoef(found[rows, columns].ravel(), there.ravel())[0, 1]))
+    return best
+
+
+def test_an_image_is_not_read_through_batch_norms_running_mean(scans: Path) -> None:
+    images = user.load_user_data(user.UserSource(str(scans))).train
+    found = read_image(open_site(scans))
+    assert max(likeness(found.reshape(8, 8), image) for image in np.asarray(images)[:, 0]) > 0.95  # without a policy
+    with pytest.raises(Refusal, match=r"asks for data.train = 1, and this site's policy says subsetting = false"):
+        read_image(guarded(scans))
+    with pytest.raises(Refusal, match=r"asks for an update of 1 samples, and .* min_samples_per_update = 20"):
+        read_image(guarded(scans, subsetting=True))
+
+
+def test_privacy_is_not_asked_for_once_and_left_out_the_next_time(scans: Path, tmp_path: Path) -> None:
+    site = guarded(scans, tmp_path / "log")
+    private = site.settings(privacy__clip=1.0, privacy__noise=1.0)
+    assert decode_update(site.ask("train", private)).weight == 1
+    for changed in (site.settings(), site.settings(privacy__clip=1.0, privacy__noise=0.1)):
+        for kind in ("train", "evaluate", "query.report", "query.finish"):
+            with pytest.raises(Refusal, match="settings differ from those that were agreed on"):
+                site.ask(kind, changed)
+    assert decode_update(site.ask("train", private, index=2)).weight == 1
+    refused = [entry.facts for entry in read_log(tmp_path / "log") if entry.event == "refused"]
+    assert [each["kind"] for each in refused] == ["train", "evaluate", "report", "finish"] * 2
+
+
+def test_what_was_agreed_on_outlives_a_restart(scans: Path, tmp_path: Path) -> None:
+    first = Site(scans, SiteGate(SitePolicy(), own_data=True, agreed=AgreementFile(tmp_path / "agreement.toml")))
+    first.ask("train", first.settings())
+    again = Site(scans, SiteGate(SitePolicy(), own_data=True, agreed=AgreementFile(tmp_path / "agreement.toml")))
+    with pytest.raises(Refusal, match="settings differ"):
+        again.ask("train", again.settings(seed=1))
+    again.ask("train", again.settings())
+
+
+# --- every condition ---
+
+REFUSED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {  # settings, policy, sentence
+    "client_index": ({"data__client_index": 0}, {}, "asks for data.client_index = 0"),
+    "samples": ({"data__samples_per_client": 2}, {}, "asks for data.samples_per_client = 2"),
+    "holdout": ({"data__holdout": 0.01}, {}, "asks for data.holdout = 0.01"),
+    "most held out": ({"data__holdout": 0.95}, {}, "asks for data.holdout = 0.95"),
+    "labels": ({"noise__on_user_data": True, "noise__ratio": 0.2}, {}, "asks for noise.on_user_data = true"),
+    "batch": ({"method__batch": 2}, {}, "asks for method.batch = 2, and this site's policy says min_batch = 8"),
+    "method": ({}, {"methods": ["rofl"]}, "asks for method.name = plain"),
+    "model": ({}, {"models": ["cnn9"]}, "asks for model.name = mlp"),
+    "noise": ({}, {"min_privacy_noise": 0.5}, "asks for privacy.noise = 0, and .* min_privacy_noise = 0.5"),
+    "clip": ({"privacy__clip": 9.0}, {"max_privacy_clip": 1.0}, "asks for privacy.clip = 9"),
+    "rounds": ({"rounds": 7}, {"max_rounds": 6}, "asks for rounds = 7, and this site's policy says max_rounds = 6"),
+    "epochs": ({"method__epochs": 60}, {}, "asks for method.epochs = 60"),
+    "few samples": ({}, {"min_samples_per_update": 50}, "asks for an update of 48 samples"),
+    "masks": ({}, {"masks": "always"}, 'asks for sums without masks, and this site\'s policy says masks = "always"'),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_request_that_the_policy_does_not_allow_is_refused_in_one_sentence(name: str, scans: Path) -> None:
+    changes, conditions, sentence = REFUSED[name]
+    site = guarded(scans, **conditions)
+    chosen = site.settings(**changes)
+    with pytest.raises(Refusal, match=sentence) as refused:
+        site.ask("train", chosen)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_weights_from_the_internet_are_refused(scans: Path) -> None:
+    site = guarded(scans)
+    text = site.settings().toml().replace('weights = ""', 'weights = "imagenet"').replace('"mlp"', '"resnet50"')
+    with pytest.raises(
+        Refusal, match=r"asks for model.weights = imagenet, and this site's policy says downloads = fal"
+    ):
+        site.gate.admit("train", RoundRequest(text, 1))
+
+
+def test_nothing_is_imported_that_only_the_coordinator_names(scans: Path) -> None:
+    site, foreign = guarded(scans), "antigravity_of_the_coordinator:Method"
+    for text in (
+        site.settings().toml().replace('name = "plain"', f'name = "{foreign}"'),
+        site.settings().toml().replace('name = "mlp"', f'name = "{foreign}"'),
+        site.settings().toml().replace('name = "own"', f'name = "{foreign}"'),
+    ):
+        with pytest.raises(
+            Refusal, match=r"asks for the name antigravity_of_the_coordinator:Method, .* plugins = \[\]"
+        ):
+            site.gate.admit("train", RoundRequest(text, 1))
+
+
+@pytest.mark.parametrize(
+    ("index", "text", "sentence"),
+    [(3, "", "asks for round 3 of 2"), (1, "#" * 2**20, "settings are too long")],
+)
+def test_rounds_beyond_the_last_and_endless_settings_are_refused(
+    index: int, text: str, sentence: str, scans: Path
+) -> None:
+    site = guarded(scans)
+    with pytest.raises(Refusal, match=sentence):
+        site.gate.admit("train", RoundRequest(site.settings().toml() + text, index))
+
+
+@pytest.mark.parametrize("text", ["= 1", "a" * 1000 + "[", "x = " + "[" * 5000, "x = " + "9" * 5000])
+def test_settings_that_cannot_be_read_are_refused(text: str, scans: Path) -> None:
+    with pytest.raises(Refusal, match="The coordinator's settings cannot be read"):
+        guarded(scans).gate.admit("train", RoundRequest(text, 1))
+
+
+def test_sums_are_asked_for_with_settings_only(scans: Path) -> None:
+    with pytest.raises(UserError):
+        guarded(scans).gate.admit("train", RoundRequest("", 1))
+    guarded(scans).gate.admit("describe", RoundRequest(""))
+
+
+def test_three_sites_must_be_masked_by_default_and_two_need_not(scans: Path) -> None:
+    site = guarded(scans)
+    two, three = (site.settings(clients=count, cohort=count, transport="fixed") for count in (2, 3))
+    site.ask("train", two)
+    with pytest.raises(Refusal, match='asks for sums without masks, and this site\'s policy says masks = "if three"'):
+        guarded(scans).ask("train", three)
+    masks = {client: SiteMasks(client) for client in range(3)}
+    masked = guarded(scans)
+    masked.gate.masks = masks[0]
+    session = new_session([Peer(client, own.public) for client, own in masks.items()])
+    request = encode_request(RoundRequest(three.toml(), 1), masked.state(three))
+    content = masked.app(Message(put_session(request, session), 2, "train"), masked.context).content
+    assert "masked" in content
+    with pytest.raises(Refusal, match="without masks, after some with masks"):
+        masked.ask("evaluate", three)
+
+
+def test_counts_that_may_not_leave_are_zeros(scans: Path, tmp_path: Path) -> None:
+    site = guarded(scans, tmp_path / "log", send_evaluation=False, send_suspects=False)
+    chosen = site.settings()
+    site.ask("train", chosen)
+    counts = SiteEvaluation.decode(site.ask("evaluate", chosen), classes=3)
+    assert (counts.right, counts.tested) == (0, 0)
+    for kind in ("query.report", "query.finish"):
+        report = SiteReport.decode(site.ask(kind, chosen), classes=3)
+        assert (report.samples, report.flagged, int(report.transition.sum())) == (0, 0, 0)
+    withheld = [entry.facts["kind"] for entry in read_log(tmp_path / "log") if entry.event == "withheld"]
+    assert withheld == ["evaluate", "report", "report"]
+
+
+def test_by_default_an_ordinary_run_is_allowed(scans: Path) -> None:
+    site = guarded(scans)
+    chosen = site.settings()
+    assert decode_update(site.ask("train", chosen)).weight == 48
+    assert SiteEvaluation.decode(site.ask("evaluate", chosen)).tested == 12
+    assert SiteReport.decode(site.ask("query.finish", chosen), classes=3).samples == 48
+
+
+def test_nothing_is_downloaded_where_the_policy_says_so(tmp_path: Path) -> None:
+    remote = RemoteFile("mnist.gz", "https://example.org/mnist.gz", "md5:0")
+    with SiteGate(SitePolicy()).limits(), pytest.raises(UserError, match=r"mnist.gz is not in .*nothing is downloaded"):
+        fetch(tmp_path, remote)
+    (tmp_path / "mnist.gz").touch()
+    with SiteGate(SitePolicy()).limits():
+        assert fetch(tmp_path, remote) == tmp_path / "mnist.gz"
+
+
+# --- consent ---
+
+
+def test_settings_are_shown_once_before_consent(scans: Path) -> None:
+    shown: list[Agreement] = []
+
+    def consent(agreement: Agreement, masked: bool) -> bool:
+        assert masked is False
+        shown.append(agreement)
+        return True
+
+    site = guarded(scans)
+    site.gate.consent = consent
+    chosen = site.settings(privacy__clip=0.5)
+    site.ask("train", chosen)
+    site.ask("train", chosen, index=2)
+    (agreement,) = shown
+    assert agreement.experiment == chosen
+    text = " ".join(agreement.lines(masked=False))
+    for word in ("Method plain", "network mlp", "2 rounds", "1 of 1 sites", "not masked", "clip 0.5, noise 0"):
+        assert word in text
+
+
+def test_a_site_that_declines_trains_nothing_and_is_asked_again(scans: Path, tmp_path: Path) -> None:
+    site = guarded(scans, tmp_path / "log")
+    site.gate.consent = lambda agreement, masked: False
+    for _ in range(2):
+        with pytest.raises(Declined, match="This site declined to take part"):
+            site.ask("train", site.settings())
+    assert [entry.event for entry in read_log(tmp_path / "log")] == ["asked", "refused"] * 2
+
+
+# --- the file ---
+
+
+def test_the_file_that_is_written_is_the_default_policy(tmp_path: Path) -> None:
+    write_policy(tmp_path / "policy.toml")
+    assert SitePolicy.read(tmp_path / "policy.toml") == SitePolicy()
+    assert read_policy(SiteConfig(credentials=tmp_path)) == SitePolicy()
+    text = (tmp_path / "policy.toml").read_text()
+    assert text.count("\n# ") == len(SitePolicy.model_fields)  # a comment on each
+    with pytest.raises(UserError, match="is there already"):
+        write_policy(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "min_sample_per_update = 5",
+            "There is no condition of a policy 'min_sample_per_update'. Try: 'min_samples_per",
+        ),
+        ("max_rounds = 0", "max_rounds: Input should be greater than or equal to 1"),
+        ("downloads = 'perhaps'", "downloads: Input should be a valid boolean"),
+        ("masks = 'never'", "masks: Input should be"),
+        ("max_rounds = = 1", "cannot be read as TOML"),
+        ("\x00", "cannot be read as TOML"),
+    ],
+)
+def test_a_policy_with_a_mistake_is_an_error_and_not_the_default(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=sentence.replace("(", r"\(")) as wrong:
+        read_policy(SiteConfig(credentials=tmp_path))
+    assert len(str(wrong.value).splitlines()) == 1
+
+
+def test_a_policy_that_is_named_must_be_there(tmp_path: Path) -> None:
+    assert read_policy(SiteConfig(credentials=tmp_path)) == SitePolicy()
+    with pytest.raises(UserError, match=r"no.toml cannot be read as TOML"):
+        read_policy(SiteConfig(policy=tmp_path / "no.toml"))
+
+
+def test_the_command_writes_it_beside_the_credentials(tmp_path: Path) -> None:
+    done = rofl("join", "--init-policy", "--policy", "own.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "own.toml has the defaults" in " ".join(done.stderr.split())
+    assert SitePolicy.read(tmp_path / "own.toml") == SitePolicy()
+
+
+def test_the_log_is_for_this_user_and_has_what_left(scans: Path, tmp_path: Path) -> None:
+    site = guarded(scans, tmp_path / "log")
+    chosen = site.settings()
+    site.ask("train", chosen)
+    site.ask("evaluate", chosen)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+    events = read_log(tmp_path / "log")
+    assert [entry.event for entry in events] == ["asked", "agreed", "sent", "asked", "sent"]
+    assert events[1].facts["settings"] == chosen.toml()
+    sent = events[2].facts
+    assert "model/extractor.1.weight float32 (64, 64)" in sent["tensors"]
+    assert sent["numbers"]["weight"] == 48
+    update = site.state(chosen)
+    assert sent["bytes"] == sum(value.nbytes for value in update.model.values())
+    assert sent["norm"]["model"] > 0
+    assert events[4].facts["numbers"]["tested"] == 12
+    assert json.loads((tmp_path / "log").read_text().splitlines()[0])["masked"] is False

@@ -1,0 +1,279 @@
+"""Every reader of files, on files that were damaged at random: one sentence or a result, soon, in little memory.
+
+300 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
+no `UserError`, more than 10 seconds for a file, and more than 256 MB of memory beyond what the process has.
+"""
+
+import functools
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+
+import rofl
+from rofl.audit.issue_list import read_issues, write_issues
+from rofl.audit.label_tools.export_suspects import Tool
+from rofl.audit.result import NoiseEstimate
+from rofl.audit.sample_issues import SampleIssue
+from rofl.audit.suspect_list import read_suspects
+from rofl.data.label_csv import Decision, read_decisions, read_labels, write_decisions, write_labels
+from rofl.data.specs import DataSpec
+from rofl.data.split_file import read_split, write_split
+from rofl.data.user import UserSource, load_user_data
+from rofl.data.user.decode import decode_all, inspect_all
+from rofl.data.user.samples import Sample
+from rofl.errors import UserError
+from rofl.federation.credentials import ServerCredentials, SiteCredentials
+from rofl.federation.event_log import LOG_FILE, EventLog, read_log
+from rofl.federation.issue_credentials import make_credentials
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.site import SiteConfig, read_policy
+from rofl.federation.site_policy import write_policy
+from rofl.simulation.client import NetworkSpec
+from rofl.simulation.client_state import ClientStateStore
+from rofl.training.loop import load_or_init
+from rofl.training.records import AuditRecord
+from rofl.training.round_log import cut_round_log
+from rofl.training.run_dir import RunDir
+from tests.audit import reviews
+from tests.data.user import places
+from tests.flow.tiny import tiny
+from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zip
+
+FILES, MANY_FILES = 300, 10_000
+SECONDS, MEGABYTES = 10, 256
+CLASSES = ("cat", "dog")
+FORGIVING = ("features", "image png", "image jpg", "image gif", "image bmp", "image tiff", "image webp")  # never refuse
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader with a sound file for it.
+
+    Attributes:
+        path: the file, which is damaged in place.
+        read: reads it.
+        mutation: how it is damaged.
+    """
+
+    path: Path
+    read: Callable[[], object]
+    mutation: Mutation = mutate
+
+
+class Hang(BaseException):
+    """Nothing handles it."""
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    def ring(*_: object) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def memory(field: str) -> int:
+    """Megabytes of this process: VmRSS now, VmHWM at most."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) // 1024
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A finished run whose clients keep states."""
+    place = tmp_path_factory.mktemp("fuzz") / "run"
+    experiment = tiny(method="joint", rounds=2, method__start=1, clients=2, cohort=2, data__train=20, data__test=10)
+    return RunDir(rofl.run(experiment, place, workers=0).folder)
+
+
+def read_whole_run(run: RunDir) -> object:
+    """What a resume reads, and what an audit reads."""
+    experiment, log = run.read_experiment(), run.log_path.read_bytes()
+    start = load_or_init(run, experiment, NetworkSpec("mlp", (1, 8, 8), 10, 0.125, 0))
+    history = run.read_history()[: start.index]
+    try:
+        cut_round_log(run.log_path, len(history), start.index, start.log_digest)
+    finally:
+        run.log_path.write_bytes(log)  # a checkpoint of an earlier round cuts it
+    return run.read_model(run.read_summary())
+
+
+def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
+    """The files of a run."""
+    shutil.copytree(run.path, place / "run")
+    here = RunDir(place / "run")
+    state = next((here.path / "states").glob("0-*"))
+    encoder = load_user_data(UserSource(str(places.write_table(place / "patients.csv")))).encoder
+    here.write_encoder(encoder)
+    suspects = here.path / "suspects" / "0.csv"
+    pair = SampleIssue(1, "0", "a", "cat", "near duplicate", 0.5, "b", 0, "dog")
+    issues = here.path / "issues" / "0.csv"
+    write_issues(issues, [pair, SampleIssue(2, "0", "c", "cat", "outlier", 0.7)])
+    estimated = NoiseEstimate(0.1, {"0": 0.1}, [[1.0, 0.0], [0.0, 1.0]])
+    spec = DataSpec(path="photos")
+    here.write_audit_record(
+        AuditRecord(model="m", method="rofl", digest="d", data=spec, classes=["a", "b"], estimated=estimated)
+    )
+    states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
+    return {
+        "config": Reader(here.path / "config.toml", here.read_experiment),
+        "checkpoint": Reader(here.checkpoint_path, lambda: read_whole_run(here), mutate_safetensors),
+        "metrics": Reader(here.log_path, lambda: read_whole_run(here)),
+        "summary": Reader(here.path / "summary.json", lambda: here.check_summary(here.read_summary())),
+        "suspects": Reader(suspects, lambda: read_suspects(suspects)),
+        "issues": Reader(issues, lambda: read_issues(issues)),
+        "audit record": Reader(here.path / "audit.json", here.read_audit_record),
+        "features": Reader(here.path / "features.safetensors", here.read_features, mutate_safetensors),
+        "model record": Reader(here.path / "model.json", here.read_model_record),
+        "encoder": Reader(here.path / "encoder.json", here.read_encoder),
+        "client state": Reader(state, lambda: states.load(0), mutate_safetensors),
+    }
+
+
+def data_readers(place: Path) -> dict[str, Reader]:
+    """The forms of user data."""
+
+    def load(path: Path) -> Reader:
+        read = functools.partial(load_user_data, UserSource(str(path), side=8, channels=1))
+        return Reader(path, read, mutate_zip if path.suffix == ".npz" else mutate)
+
+    table = places.write_table(place / "table.csv", rows=16)
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    columns = {name: [line[number] for line in lines[1:]] for number, name in enumerate(lines[0])}
+    columns["height"] = [int(height) for height in columns["height"]]
+    parquet = place / "table.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), parquet, compression="zstd")
+    few = {"images": np.zeros((6, 8, 8), np.uint8), "labels": np.array(CLASSES * 3), "clients": None}
+    for number in range(6):
+        places.save(place / "pictures" / f"{number}.png", places.picture(number % 2, number))
+    manifest = place / "list.csv"
+    rows = [(f"pictures/{number}.png", CLASSES[number % 2], "north") for number in range(6)]
+    places.write_csv(manifest, [("path", "label", "client"), *rows])
+    files = {"csv": table, "parquet": parquet, "npz": places.write_arrays(place / "few.npz", **few)}
+    return {name: load(path) for name, path in {**files, "manifest": manifest}.items()}
+
+
+def label_readers(place: Path) -> dict[str, Reader]:
+    """Corrected labels, decisions, and a split."""
+    samples, given = ["a", "b", "c"], torch.tensor([0, 1, 0])
+    labels, decisions, split = place / "labels.csv", place / "decisions.csv", place / "split.safetensors"
+    write_labels(labels, [{"client": "x", "sample": "a", "given": "cat", "label": "dog"}])
+    write_decisions(decisions, [Decision("x", "a", "cat", True, "dog"), Decision("x", "b", "dog", False, "dog")])
+    spec = tiny(clients=2, cohort=2).split
+    write_split(split, given, [torch.tensor([0, 2]), torch.tensor([1])], given, spec)
+    return {
+        "labels": Reader(labels, lambda: read_labels(labels, samples, CLASSES, given)),
+        "decisions": Reader(decisions, lambda: read_decisions(decisions, samples, CLASSES, given)),
+        "split": Reader(split, lambda: read_split(split, given, 2, spec), mutate_safetensors),
+    }
+
+
+def review_readers(place: Path) -> dict[str, Reader]:
+    """What labelling tools export."""
+    judged = reviews.photos(place / "judged", each=2)
+    tools: dict[Tool, tuple[str, Callable[[Path, reviews.Judged, Path], Path], Mutation]] = {
+        "label-studio": ("review.json", reviews.review_label_studio, mutate),
+        "cvat": ("review.zip", reviews.review_cvat, mutate_zip),
+        "datalab": ("review.csv", reviews.review_datalab, mutate),
+    }
+    readers = {}
+    for tool, (name, review, mutation) in tools.items():
+        path = review(judged.export(tool, place / tool).parent, judged, place / name)
+        readers[f"review by {tool}"] = Reader(path, functools.partial(judged.read, path), mutation)
+    return readers
+
+
+def image_readers(place: Path) -> dict[str, Reader]:
+    """Images in every format; what cannot be decoded has a reason, and no exception is of another kind."""
+
+    def look(path: Path) -> object:
+        samples = [Sample("x", "cat", None, False, path)]
+        return decode_all(samples, inspect_all(samples), 8, 3)
+
+    readers = {}
+    for suffix in ("png", "jpg", "gif", "bmp", "tiff", "webp"):
+        path = places.save(place / f"picture.{suffix}", places.picture(1, 1))
+        readers[f"image {suffix}"] = Reader(path, functools.partial(look, path))
+    return readers
+
+
+def federation_readers(place: Path) -> dict[str, Reader]:
+    """What a coordinator and a site read beside the run."""
+    make_credentials(place / "keys", ["north", "south"], [])
+    server, site = place / "keys" / "server", place / "keys" / "sites" / "north"
+    config = ServerConfig.create(server).updated("127.0.0.1:9000")
+    config.write(place)
+    write_policy(site / "policy.toml")
+    log = EventLog(place / LOG_FILE)
+    for index in range(3):
+        log.write("sent", kind="train", round=index, tensors=["model/w float32 (2,)"])
+    return {
+        "policy.toml": Reader(site / "policy.toml", lambda: read_policy(SiteConfig(credentials=site))),
+        "federation log": Reader(place / LOG_FILE, lambda: read_log(place)),
+        "serve.toml": Reader(place / "serve.toml", lambda: ServerConfig.read(place)),
+        "sites.toml": Reader(server / "sites.toml", lambda: ServerCredentials.read(server)),
+        "site.toml": Reader(site / "site.toml", lambda: SiteCredentials.read(site)),
+        "site.key": Reader(site / "site.key", lambda: SiteCredentials.read(site)),
+        "server.pem": Reader(server / "server.pem", lambda: ServerCredentials.read(server)),
+    }
+
+
+def damage(name: str, reader: Reader, count: int) -> None:
+    """Read so many damaged files."""
+    sound = reader.path.read_bytes()
+    reader.read()
+    Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is what there is now
+    before = memory("VmHWM")
+    refused = 0
+    for number in range(count):
+        damaged = reader.mutation(sound, random.Random(f"{name} {number}"))
+        reader.path.write_bytes(damaged)
+        try:
+            with alarm():
+                reader.read()
+        except UserError:
+            refused += 1
+        except BaseException as error:
+            raise AssertionError(f"{name} {number}: {type(error).__name__}") from error
+    reader.path.write_bytes(sound)
+    assert memory("VmHWM") - before < MEGABYTES, name
+    assert refused >= (0 if name in FORGIVING else count // 10), f"{name}: {refused} of {count} were refused"
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROFL_CACHE", "/dev/null")  # where no folder can be
+
+
+def all_readers(run: RunDir, place: Path) -> dict[str, Reader]:
+    readers = run_readers(run, place) | data_readers(place) | label_readers(place) | image_readers(place)
+    return readers | review_readers(place) | federation_readers(place)
+
+
+def test_every_reader_survives_damaged_files(run: RunDir, tmp_path: Path) -> None:
+    for name, reader in all_readers(run, tmp_path).items():
+        damage(name, reader, FILES)
+
+
+@pytest.mark.slow
+def test_every_reader_survives_many_damaged_files(run: RunDir, tmp_path: Path) -> None:
+    for name, reader in all_readers(run, tmp_path).items():
+        damage(name, reader, MANY_FILES)
