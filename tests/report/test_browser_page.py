@@ -115,7 +115,7 @@ def test_a_picture_opens_large_and_is_zoomed_and_moved(opened, cards):
         assert where.evaluate(left) == pytest.approx(start + 40, abs=1)
         seen.press("ArrowRight")
         assert where.inner_text("#caption").startswith(samples[2])
-        where.wait_for_function(f"Math.abs({scale} - {before}) < 1e-6")  # each picture begins whole, as soon as it is loaded
+        where.wait_for_function(f"Math.abs({scale} - {before}) < 1e-6")  # each picture begins whole, once it is loaded
         seen.press("w")  # decides, and goes on
         assert seen.counter == "120 of 120 shown, 1 decided"
         assert where.inner_text("#caption").startswith(samples[3])
