@@ -8,15 +8,9 @@ May import: core, data.
 
 from rofl.audit.dataframe import to_dataframe
 from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
-from rofl.audit.noise_estimation import (
-    discount_memorized,
-    memorized_share,
-    noise_matrix,
-    noise_ratio,
-    transition,
-    transition_counts,
-)
-from rofl.audit.suspects import Suspects, centroid_disagrees, estimate_matrix, find_suspects, label_posterior
+from rofl.audit.noise_estimation import discount_memorized, memorized_share, noise_ratio, transition_counts
+from rofl.audit.suspects import Suspects, centroid_disagrees, estimate_matrix, find_suspects
+from rofl.core.noise_posterior import label_posterior, noise_matrix, transition
 
 __all__ = [
     "Detection",

@@ -6,10 +6,6 @@ Q denotes the noise matrix (K, K), Q[i, j] = P(label = j | class = i).
 import torch
 from torch import Tensor
 
-from rofl.core import noise
-
-_MIN_AGREEMENT = 0.5  # a model that agrees with fewer labels says more about itself than about them
-
 
 def noise_ratio(flagged: Tensor) -> float:
     """Return the share of labels that are flagged, of a mask (n,); 0 for no samples.
@@ -38,44 +34,6 @@ def transition_counts(given: Tensor, suggested: Tensor, classes: int) -> Tensor:
             [0, 1]])
     """
     return torch.bincount(suggested * classes + given, minlength=classes * classes).view(classes, classes)
-
-
-def transition(counts: Tensor) -> Tensor:
-    """Return Q as the counts (K, K) give it; a class that is never suggested keeps its labels, Q[i, i] = 1.
-
-    >>> transition(torch.tensor([[3, 1], [0, 0]]))
-    tensor([[0.7500, 0.2500],
-            [0.0000, 1.0000]], dtype=torch.float64)
-    """
-    rows = counts.sum(dim=1, keepdim=True)  # (K, 1)
-    identity = torch.eye(len(counts), dtype=torch.float64)
-    return torch.where(rows > 0, counts.double() / rows.clamp(min=1), identity)
-
-
-def noise_matrix(counts: Tensor) -> Tensor:
-    """Return Q estimated from counts (K, K), shrunk towards symmetric noise of the same ratio.
-
-    `transition` by itself would take every chance count, and every confusion of a weak model, for a pattern of the
-    noise. So it is mixed with the symmetric matrix, with the weight 1 - 1 / (chi-square per degree of freedom), or 0
-    where that is negative (as in James-Stein shrinkage). Where less than half of the labels agree with the model,
-    symmetric noise of one half is assumed.
-
-    >>> noise_matrix(torch.tensor([[90, 10], [10, 90]]))
-    tensor([[0.9000, 0.1000],
-            [0.1000, 0.9000]], dtype=torch.float64)
-    """
-    classes = len(counts)
-    rows = counts.sum(dim=1, keepdim=True).double()  # (K, 1)
-    ratio = 1 - float(counts.diagonal().sum() / rows.sum().clamp(min=1))
-    symmetric = noise.symmetric(classes, min(ratio, 1 - _MIN_AGREEMENT))
-    if not 0 < ratio <= 1 - _MIN_AGREEMENT:
-        return symmetric
-    expected = rows * ratio / (classes - 1)  # (K, 1) of each other class, were the noise symmetric
-    counted = ~torch.eye(classes, dtype=torch.bool) & (rows > 0)
-    distances = ((counts - expected) ** 2 / expected.clamp(min=torch.finfo(torch.float64).tiny))[counted]
-    chi_square = float(distances.sum()) / max(len(distances) - 1, 1)  # per degree of freedom
-    weight = max(0.0, 1 - 1 / chi_square) if chi_square > 0 else 0.0
-    return weight * transition(counts) + (1 - weight) * symmetric
 
 
 def memorized_share(labels: Tensor, probabilities: Tensor) -> float:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
-from rofl.audit.noise_estimation import noise_ratio, transition, transition_counts
+from rofl.audit.noise_estimation import noise_ratio, transition_counts
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import Suspects, centroid_disagrees, find_suspects
 from rofl.core.classification import class_probabilities
+from rofl.core.noise_posterior import transition
 from rofl.core.rng import generator
 from rofl.data.federated import FederatedDataset
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.noise_estimation import discount_memorized, memorized_share, noise_matrix, transition_counts
+from rofl.audit.noise_estimation import discount_memorized, memorized_share, transition_counts
 from rofl.core.centroids import similarity_labels
+from rofl.core.noise_posterior import label_posterior, noise_matrix
 
 
 @dataclass(frozen=True)
@@ -56,29 +57,6 @@ def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
     """
     counts = transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1])
     return discount_memorized(noise_matrix(counts), memorized_share(labels, probabilities))
-
-
-def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:
-    """Return P(class = k | image, label) by Bayes' rule, proportional to p_k(image) * Q[k, label].
-
-    A label is evidence too: where few are wrong, it takes a surer model to doubt one. Where no class that the model
-    considers possible can get the label by Q, the model's probabilities are returned as they are.
-
-    Args:
-        labels: (n,) given labels.
-        probabilities: (n, K) of the model.
-        matrix: (K, K) Q; its rows need not sum to 1.
-
-    Returns:
-        (n, K) float64, rows sum to 1.
-
-    >>> even = torch.tensor([[0.5, 0.5]])
-    >>> label_posterior(torch.tensor([0]), even, torch.tensor([[0.9, 0.1], [0.3, 0.7]]))
-    tensor([[0.7500, 0.2500]], dtype=torch.float64)
-    """
-    joint = probabilities.double() * matrix.double().T[labels]  # (n, K)
-    total = joint.sum(dim=1, keepdim=True)  # (n, 1)
-    return torch.where(total > 0, joint / total.where(total > 0, 1.0), probabilities.double())
 
 
 def centroid_disagrees(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""rofl beyond the paper: each client's memory of predictions resists wrong labels, once the model has earned it.
+"""rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
 
-docs/decisions/0012-rofl-plus.md has the reasons and the measurements. The memory term is that of early-learning
-regularization (Liu et al. 2020, arXiv 2007.00151); its weight follows from a sum over clients.
+docs/decisions/0014-labels-by-bayes-rule.md has the reasons and the measurements. The memory term is that of
+early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes beyond the paper follow from
+sums over clients.
 """
 
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Annotated, Literal, Self
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from rofl.core import centroids as c
 from rofl.core import losses
@@ -19,79 +21,82 @@ from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums
+from rofl.methods.noise_model import NoiseModel
 from rofl.methods.rofl import UNCONFIDENT, Rofl
-from rofl.methods.weights import weight_update
+from rofl.methods.weights import load_weights, model_weights, weight_update
 from rofl.models import Network
 
-_FULL_BELIEF = 0.55  # agreement above chance from which the model is believed fully
-_FULL_NEED = 0.2  # disagreement from which the whole memory term is needed
-_HISTORY_MOMENTUM = 0.9  # of the history of predictions, which the audit uses
-_NO_WEIGHT = 1e-12  # of the memory term; 0 would take the agreement out of `aux`
-_AGREEMENT = "agreement"  # key in `aux`: up, samples that agree with their label and all samples; down, their quotient
+_NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
+_OWN = "own/"  # prefix in a client's state of its weights of the last round
+_HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
+_MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
+_LOST_SAMPLES = 1.0  # added to each class of a client's labels before their shares are taken
 
 
-def deserved_belief(agreement: float, classes: int) -> float:
-    """Return how far a model deserves to be believed, 0 to 1, by its agreement with the given labels.
+def without_client(model: Tensors, own: Tensors, share: float) -> Tensors:
+    """Return the global weights as they would be if one client had not taken part in the last round.
 
-    It grows with the sixth power of the agreement above chance, so that it is next to nothing at first. Wrong labels
-    lower the agreement as well as a weak model does. That errs on the safe side: a model that is believed too early
-    stops learning, and one that is believed too little learns as plain FedAvg does.
-
-    Args:
-        agreement: the share of samples whose given label the model predicts.
-        classes: K; by chance, 1 / K of the samples agree.
-
-    >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.5, 0.6, 1.0)]
-    [0.0, 0.05, 0.28, 1.0, 1.0]
-    """
-    chance = 1 / classes
-    above_chance = max(0.0, (agreement - chance) / (1 - chance))
-    return min(1.0, above_chance / _FULL_BELIEF) ** 6
-
-
-def needed_memory(agreement: float) -> float:
-    """Return how much of the memory term is needed, 0 to 1: less where nearly all labels agree with the model.
-
-    Where labels are right, a memory of early and wrong predictions would only be in the way.
-
-    >>> [round(needed_memory(share), 2) for share in (0.5, 0.8, 0.95, 1.0)]
-    [1.0, 1.0, 0.25, 0.0]
-    """
-    return min(1.0, (1 - agreement) / _FULL_NEED)
-
-
-def extend_history(client_state: Tensors, logits: Tensor) -> Tensor:
-    """Return the history (n, K) of a client's samples: a moving average of the global model's probabilities.
+    With w = sum of n_j w_j / N, the mean of all others is w - n_k / (N - n_k) * (w_k - w). A client that judges its
+    samples by these weights does not meet what it taught the model itself in that round, wrong labels included.
 
     Args:
-        client_state: with the history of earlier rounds, if there were any.
-        logits: (n, K) of the client's samples, by the global model before the client trains it.
+        model: w, the weights after the round.
+        own: w_k, the client's own weights in that round.
+        share: n_k / N, below 1.
+
+    >>> without_client({"w": torch.tensor(2.0)}, {"w": torch.tensor(5.0)}, share=0.25)
+    {'w': tensor(1.)}
     """
-    probabilities = logits.softmax(dim=1)
-    past = client_state.get("history")
-    return probabilities if past is None else torch.lerp(past, probabilities, 1 - _HISTORY_MOMENTUM)
+    odds = share / (1 - share)
+    without = {name: value - odds * (own[name] - value) for name, value in model.items()}
+    for name in without:
+        if name.endswith("running_var"):
+            without[name] = without[name].clamp(min=_MIN_VARIANCE)
+    return without
+
+
+def shift_prior(log_probs: Tensor, counts: Tensor, prior: Tensor) -> Tensor:
+    """Return log-probabilities for a client whose classes are not as frequent as elsewhere, by Bayes' rule.
+
+    Args:
+        log_probs: (n, K) of a model of all clients.
+        counts: (K,) labels of this client.
+        prior: (K,) the share of each label over all clients; zeros where nobody knows yet.
+
+    >>> even = torch.tensor([[0.5, 0.5]]).log()
+    >>> shift_prior(even, torch.tensor([2, 0]), torch.tensor([0.5, 0.5])).exp()
+    tensor([[0.7500, 0.2500]])
+    """
+    if not bool(prior.any()):
+        return log_probs
+    own = (counts + _LOST_SAMPLES) / (counts + _LOST_SAMPLES).sum()
+    everywhere = (prior + 1e-3) / (prior + 1e-3).sum()
+    return (log_probs + own.log() - everywhere.log()).log_softmax(dim=1)
 
 
 @dataclass(frozen=True)
 class RoflPlus(Rofl):
-    """Trains on the given labels, while a memory of each sample's predictions resists those that are wrong.
+    """Learns from given labels, corrects them as far as the model is believed, and resists learning by heart.
 
-    The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning. The
-    memory takes their place, and its weight grows with the agreement between the global model and the given labels.
-    Towards the end the server takes shorter steps, which averages over rounds. With `memory = 0` this is `Rofl`.
+    The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
+    Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
+    global model without the client's own part in it; how far this model is believed, and how labels are wrong, is
+    fitted to the given labels in every round from sums over clients. Where clients learn labels by heart, a memory of
+    each sample's predictions resists. Towards the end the server takes shorter steps, which averages over rounds.
 
-    A client keeps the memory and the history of its samples' predictions. Neither leaves the client.
+    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the history of its samples'
+    predictions, and its own weights of the last round. None of these leave the client.
     """
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "auto"  # no noise ratio is needed
-    t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; the memory does not wait for it
+    t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; corrections do not wait for it
     lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
-    memory: Annotated[float, Field(ge=0)] = 10.0  # weight of the memory term at full belief; 0: rofl's pseudo-labels
+    correct: bool = True  # targets by Bayes' rule; off: labels as given
+    leave_one_out: bool = True  # judge a client's samples without its own part in the model
+    memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
-    server_step: Annotated[float, Field(gt=0, le=1)] = (
-        0.3  # the server's step in the last round, at full belief; 1: off
-    )
+    server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
     step_from: Annotated[float, Field(ge=0, le=1)] = 0.3  # share of the rounds after which the step begins to shrink
     horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run; 0: as the experiment says
 
@@ -100,43 +105,48 @@ class RoflPlus(Rofl):
         return self if self.horizon else replace(self, horizon=rounds)
 
     def cautious(self) -> Self:
-        """Return the method without a weight of the memory; it is still kept, so that updates keep their shapes."""
-        return replace(super().cautious(), memory=min(self.memory, _NO_WEIGHT))
+        """Return the method without corrections and memory; the noise is still fitted, so updates keep their shapes."""
+        memory = min(self.memory, _NO_WEIGHT) if self._goes_beyond else 0.0
+        return replace(super().cautious(), correct=False, memory=memory)
 
     def init(self, net: Network) -> ServerState:
-        """Return the state of `Rofl`, and an agreement of zero."""
+        """Return the state of `Rofl`, and a noise model that believes no prediction."""
         state = super().init(net)
-        return replace(state, aux={**state.aux, **self._agreement(1)})
+        return replace(state, aux=state.aux | NoiseModel.initial(net.classes).tensors()) if self._goes_beyond else state
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """Return the zero sums of `Rofl`, and those of the agreement."""
+        """Return the zero sums of `Rofl`, and those of the evidence about the noise."""
         zero = super().zero_update(server_state)
-        return replace(zero, aux={**zero.aux, **self._agreement(2)})
+        if not self._goes_beyond:
+            return zero
+        return replace(zero, aux=zero.aux | NoiseModel.zero_sums(len(server_state.aux["centroids"])))
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train on the given labels with the memory term; with `memory = 0`, as `Rofl` does."""
-        if not self.memory:
+        """Train on corrected labels with the memory term, and collect the evidence about the noise."""
+        if not self._goes_beyond:
             return super().client_update(net, server_state, client_state, data, ctx)
         global_centroids = server_state.aux["centroids"]  # (K, d) f_G
         rate = self._keep_rate(server_state, ctx)  # R(t)
-        lambda_memory = self.memory * self._belief(server_state) * needed_memory(float(server_state.aux[_AGREEMENT]))
+        noise_model = NoiseModel.read(server_state.aux)
+        lambda_memory = self.memory * noise_model.resistance
         lambda_cen = self.lambda_cen * losses.linear_ramp(
             ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
         )
 
-        logits, features = predict_client(net, data)  # (n, K), (n, d) by the global model
-        agreed = (logits.argmax(dim=1) == data.labels).sum()
+        logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
+        state, aux = self._collect_evidence(noise_model, client_state, logits, data, ctx)
+        targets = self._targets(noise_model, state, data)  # (n, K)
         memory = client_state.get("memory", torch.zeros_like(logits)).clone()  # (n, K)
         own_means, _ = c.class_means(features, data.labels, data.classes)
         use_global = c.has_centroid(global_centroids).unsqueeze(1)  # (K, 1)
         local_centroids = torch.where(use_global, global_centroids, own_means)  # (K, d) f_k,0
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
-        sums, masks = MetricSums(), list[Tensor]()
+        sums, masks, agreed = MetricSums(), list[Tensor](), list[Tensor]()
         net.train()
-        for _ in range(self.epochs):
+        for epoch in range(self.epochs):
             for index in data.batches(self.batch, order):
                 labels = data.labels[index]  # (B,)
                 batch_logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
@@ -144,10 +154,10 @@ class RoflPlus(Rofl):
                 probs = log_probs.exp()
                 remembered = torch.lerp(probs.detach(), memory[index], self.memory_momentum)  # (B, K)
                 memory[index] = remembered
-                label_loss = losses.cross_entropy(log_probs, labels)  # (B,)
+                label_loss = losses.cross_entropy(log_probs.detach(), labels)  # (B,)
                 mask = self._confident(features.detach(), labels, local_centroids)  # (B,) Eq. 6, 7
 
-                l_c = label_loss.mean()
+                l_c = losses.cross_entropy(log_probs, targets[index]).mean()
                 l_memory = losses.memory(probs, remembered).mean()
                 l_cen = losses.centroid(features, local_centroids, labels, mask, self.cen_form)  # Eq. 5
                 l_e = losses.entropy(log_probs).mean()
@@ -156,38 +166,78 @@ class RoflPlus(Rofl):
                 loss.backward()
                 optimizer.step()
 
-                small = small_loss(label_loss.detach(), rate)  # Eq. 2
+                small = small_loss(label_loss, rate)  # Eq. 2
                 means, counts = c.class_means(features.detach(), labels, data.classes, small)  # Eq. 3
                 local_centroids = self._update_centroids(local_centroids, means, counts)  # Eq. 13
                 sums.add(len(index), loss_c=l_c, loss_memory=l_memory, loss_cen=l_cen, loss_e=l_e, loss=loss)
                 masks.append(mask)
+                if epoch == self.epochs - 1:
+                    agreed.append(batch_logits.detach().argmax(dim=1) == labels)
         confident = torch.cat(masks).view(self.epochs, -1)  # (epochs, n), in the order of the batches
         metrics = sums.sums() | {"confident": float(confident.sum())}
         weighted, similarity = c.weighted_centroids(local_centroids, global_centroids, data.class_counts())  # Eq. 12
-        counted = torch.stack([agreed, torch.full_like(agreed, len(data))])
-        aux = {"centroids": weighted, "similarity": similarity, _AGREEMENT: counted.to(weighted.dtype)}
+        aux |= {"centroids": weighted, "similarity": similarity}
+        aux["fit/agreement"][2:] = torch.stack([torch.cat(agreed), torch.ones_like(confident[-1])]).sum(dim=1)
         if self.tau == "auto":
             unconfident = torch.stack([~confident[-1], torch.ones_like(confident[-1])]).sum(dim=1)
             aux[UNCONFIDENT] = unconfident.to(weighted.dtype)
-        update = Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics)
-        return update, {"memory": memory, "history": extend_history(client_state, logits)}
+        step = self._server_step(server_state, ctx)
+        own = {name: torch.lerp(server_state.model[name], value, step) for name, value in model_weights(net).items()}
+        state |= {"memory": memory} | {_OWN + name: value for name, value in own.items()}
+        return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Return the state of `Rofl`, with a shorter step of the weights towards the end, and the new agreement."""
+        """Return the state of `Rofl`, with a shorter step of the weights towards the end, and the noise fitted anew."""
         state = super().server_update(server_state, total, ctx)
-        if not self.memory:
+        if not self._goes_beyond:
             return state
         step = self._server_step(server_state, ctx)
         model = {name: torch.lerp(old, state.model[name], step) for name, old in server_state.model.items()}
-        counted = total.aux[_AGREEMENT]
-        return ServerState(model, {**state.aux, _AGREEMENT: counted[:1] / counted[1:].clamp(min=1)})
+        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight)
+        return ServerState(model, state.aux | noise_model.tensors())
 
-    def _agreement(self, size: int) -> Tensors:
-        """Return the zero of what `memory` adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
-        return {_AGREEMENT: torch.zeros(size)} if self.memory else {}
+    @property
+    def _goes_beyond(self) -> bool:
+        return self.correct or self.memory > 0
 
-    def _belief(self, server_state: ServerState) -> float:
-        return deserved_belief(float(server_state.aux[_AGREEMENT]), len(server_state.aux["centroids"]))
+    def _judge_samples(
+        self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Tensor, Tensor]:
+        """Return logits (n, K) and features (n, d) by the global model, less what this client taught it last."""
+        share = len(data) / max(NoiseModel.read(server_state.aux).samples, 1.0)
+        took_part = "round" in client_state and int(client_state["round"]) == ctx.index - 1
+        if not (self.leave_one_out and took_part and share < 1):
+            return predict_client(net, data)
+        own = {name: client_state[_OWN + name] for name in server_state.model}
+        load_weights(net, without_client(server_state.model, own, share))
+        judged = predict_client(net, data)
+        load_weights(net, server_state.model)
+        return judged
+
+    def _collect_evidence(
+        self, noise_model: NoiseModel, client_state: Tensors, logits: Tensor, data: ClientDataset, ctx: RoundContext
+    ) -> tuple[Tensors, Tensors]:
+        """Return the client's new state with the history of predictions, and what it sends about the noise."""
+        sums = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
+        sums["fit/labels"] = data.class_counts().to(logits.dtype)
+        state = {"round": torch.tensor([ctx.index])}
+        if ctx.index == 1:  # nothing is learnt yet
+            return state, sums
+        log_probs = shift_prior(logits.log_softmax(dim=1), data.class_counts(), noise_model.prior)  # (n, K)
+        past = client_state.get("history", log_probs)
+        state["history"] = torch.lerp(log_probs, past, _HISTORY_MOMENTUM)
+        sums |= noise_model.evidence(state["history"], data.labels)
+        sums["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
+        sums["fit/agreement"][1] = len(data)
+        return state, sums
+
+    def _targets(self, noise_model: NoiseModel, state: Tensors, data: ClientDataset) -> Tensor:
+        """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed."""
+        given = one_hot(data.labels, data.classes).to(noise_model.matrix.dtype)  # (n, K)
+        if not self.correct or "history" not in state:
+            return given
+        posterior = noise_model.posterior(state["history"], data.labels)  # (n, K)
+        return torch.lerp(given, posterior.to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
         """Return the server's step: 1 at first, then falling linearly to `server_step`, less so at little belief."""
@@ -195,4 +245,4 @@ class RoflPlus(Rofl):
             return 1.0
         start = self.step_from * self.horizon
         ramp = losses.linear_ramp(ctx.index, start, self.horizon - start)
-        return 1 - (1 - self.server_step) * self._belief(server_state) * ramp
+        return 1 - (1 - self.server_step) * NoiseModel.read(server_state.aux).belief * ramp

@@ -1,0 +1,74 @@
+"""What a label says about the class: the noise matrix from counts, and Bayes' rule.
+
+Q denotes the noise matrix (K, K), Q[i, j] = P(label = j | class = i).
+"""
+
+import torch
+from torch import Tensor
+
+from rofl.core import noise
+
+
+def transition(counts: Tensor) -> Tensor:
+    """Return Q as the counts (K, K) give it; a class that is never suggested keeps its labels, Q[i, i] = 1.
+
+    >>> transition(torch.tensor([[3, 1], [0, 0]]))
+    tensor([[0.7500, 0.2500],
+            [0.0000, 1.0000]], dtype=torch.float64)
+    """
+    rows = counts.sum(dim=1, keepdim=True)  # (K, 1)
+    identity = torch.eye(len(counts), dtype=torch.float64)
+    return torch.where(rows > 0, counts.double() / rows.clamp(min=1), identity)
+
+
+def noise_matrix(counts: Tensor, max_ratio: float = 0.5) -> Tensor:
+    """Return Q estimated from counts (K, K), shrunk towards symmetric noise of the same ratio.
+
+    `transition` by itself would take every chance count, and every confusion of a weak model, for a pattern of the
+    noise. So it is mixed with the symmetric matrix, with the weight 1 - 1 / (chi-square per degree of freedom), or 0
+    where that is negative (as in James-Stein shrinkage). Where more labels than `max_ratio` disagree with the model,
+    symmetric noise of that ratio is assumed.
+
+    Args:
+        counts: (K, K) of samples, or sums of their probabilities: class by label.
+        max_ratio: a model that disagrees with more labels says more about itself than about them.
+
+    >>> noise_matrix(torch.tensor([[90, 10], [10, 90]]))
+    tensor([[0.9000, 0.1000],
+            [0.1000, 0.9000]], dtype=torch.float64)
+    """
+    classes = len(counts)
+    rows = counts.sum(dim=1, keepdim=True).double()  # (K, 1)
+    ratio = 1 - float(counts.diagonal().sum() / rows.sum().clamp(min=1))
+    symmetric = noise.symmetric(classes, min(ratio, max_ratio))
+    if not 0 < ratio <= max_ratio:
+        return symmetric
+    expected = rows * ratio / (classes - 1)  # (K, 1) of each other class, were the noise symmetric
+    counted = ~torch.eye(classes, dtype=torch.bool) & (rows > 0)
+    distances = ((counts - expected) ** 2 / expected.clamp(min=torch.finfo(torch.float64).tiny))[counted]
+    chi_square = float(distances.sum()) / max(len(distances) - 1, 1)  # per degree of freedom
+    weight = max(0.0, 1 - 1 / chi_square) if chi_square > 0 else 0.0
+    return weight * transition(counts) + (1 - weight) * symmetric
+
+
+def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:
+    """Return P(class = k | image, label) by Bayes' rule, proportional to p_k(image) * Q[k, label].
+
+    A label is evidence too: where few are wrong, it takes a surer model to doubt one. Where no class that the model
+    considers possible can get the label by Q, the model's probabilities are returned as they are.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+        matrix: (K, K) Q; its rows need not sum to 1.
+
+    Returns:
+        (n, K) float64, rows sum to 1.
+
+    >>> even = torch.tensor([[0.5, 0.5]])
+    >>> label_posterior(torch.tensor([0]), even, torch.tensor([[0.9, 0.1], [0.3, 0.7]]))
+    tensor([[0.7500, 0.2500]], dtype=torch.float64)
+    """
+    joint = probabilities.double() * matrix.double().T[labels]  # (n, K)
+    total = joint.sum(dim=1, keepdim=True)  # (n, 1)
+    return torch.where(total > 0, joint / total.where(total > 0, 1.0), probabilities.double())

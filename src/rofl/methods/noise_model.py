@@ -1,0 +1,195 @@
+"""What rofl-plus knows of the label noise: sums of the clients' evidence up, the fitted noise model down.
+
+docs/decisions/0014-labels-by-bayes-rule.md has the reasons and the measurements.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rofl.core import noise, noise_fit
+from rofl.core.noise_posterior import label_posterior, noise_matrix
+from rofl.core.tensors import Tensors
+
+_FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
+_MAX_RATE = 0.8
+_FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
+_FULL_NEED = 0.1  # rate of wrong labels from which labels are corrected fully
+_FULL_DISAGREEMENT = (
+    0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
+)
+_NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
+_MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
+_RATE_MOMENTUM = 0.5  # of the rate over rounds
+_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST = range(6)  # places in `noise/numbers`
+
+
+def deserved_belief(accuracy: float, classes: int) -> float:
+    """Return how far a model deserves to be believed, 0 to 1, by an estimate of its accuracy.
+
+    It grows with the sixth power of the accuracy above chance, so that it is next to nothing at first: a model that is
+    believed too early stops learning, and one that is believed too little learns as plain FedAvg does.
+
+    Args:
+        accuracy: as estimated, the mean confidence at the temperature that fits the given labels.
+        classes: K; by chance, 1 / K of the predictions are right.
+
+    >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.6, 0.7, 0.82)]
+    [0.0, 0.01, 0.11, 0.33, 1.0]
+    """
+    above_chance = max(0.0, (accuracy - 1 / classes) / (1 - 1 / classes))
+    return min(1.0, above_chance / _FULL_BELIEF) ** 6
+
+
+def learnt_by_heart(before: float, after: float) -> float:
+    """Return how far clients learn labels by heart, 0 to 1, by their agreement before and after they train.
+
+    A client that trains may well agree with more of its labels afterwards. What it gains beyond a fifth of its
+    disagreements is taken for learning by heart, less so where nearly all labels agree anyway.
+
+    Args:
+        before: the share of samples whose label is predicted by a model that has not learnt from them.
+        after: the same share in the last local epoch.
+
+    >>> [round(learnt_by_heart(0.5, after), 2) for after in (0.5, 0.6, 0.8, 1.0)]
+    [0.0, 0.0, 0.5, 1.0]
+    """
+    gained = (after - before) / max(1 - before, 1e-3)
+    needed = min(1.0, (1 - before) / _FULL_DISAGREEMENT)
+    return needed * min(1.0, max(0.0, (gained - _NO_GAP) / (1 - _NO_GAP)))
+
+
+def raise_rate(matrix: Tensor, rate: float) -> Tensor:
+    """Return Q with at least this rate of wrong labels, its pattern as it is.
+
+    Args:
+        matrix: (K, K) Q.
+        rate: mean over classes; a higher one of Q stays.
+
+    >>> raise_rate(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 0.3)
+    tensor([[0.7000, 0.3000],
+            [0.3000, 0.7000]])
+    """
+    current = float(1 - matrix.diagonal().mean())
+    if rate <= current:
+        return matrix
+    wrong = (matrix - matrix.diagonal().diag()) * (rate / max(current, 1e-3))  # (K, K)
+    wrong = wrong * (_MAX_RATE / wrong.sum(dim=1, keepdim=True).clamp(min=_MAX_RATE))
+    return wrong + (1 - wrong.sum(dim=1)).diag()
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
+
+    matrix: Tensor  # (K, K) Q as the last rounds' labels give it
+    prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
+    numbers: Tensor  # (6,) temperature, belief, gap, samples of the last round, rate, highest rate so far
+
+    @staticmethod
+    def initial(classes: int) -> "NoiseModel":
+        """Return the model before the first round, which believes no prediction."""
+        numbers = torch.zeros(6)
+        numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
+        return NoiseModel(noise.symmetric(classes, _FIRST_RATE).float(), torch.zeros(classes), numbers)
+
+    @staticmethod
+    def read(aux: Tensors) -> "NoiseModel":
+        """Return the model that a server state's `aux` holds."""
+        return NoiseModel(aux["noise/matrix"], aux["noise/prior"], aux["noise/numbers"])
+
+    def tensors(self) -> Tensors:
+        """Return what `aux` holds."""
+        return {"noise/matrix": self.matrix, "noise/prior": self.prior, "noise/numbers": self.numbers}
+
+    @staticmethod
+    def zero_sums(classes: int) -> Tensors:
+        """Return the zeros of all that clients send."""
+        temperatures, rates = len(noise_fit.TEMPERATURES), len(noise_fit.RATES)
+        return {
+            "fit/temperature": torch.zeros(temperatures),
+            "fit/rate": torch.zeros(temperatures, rates),
+            "fit/confidence": torch.zeros(temperatures),
+            "fit/counts": torch.zeros(classes, classes),
+            "fit/labels": torch.zeros(classes),
+            "fit/agreement": torch.zeros(4),  # agreed before training and of how many; in the last epoch, of how many
+        }
+
+    @property
+    def belief(self) -> float:
+        """How far predictions are believed, 0 to 1."""
+        return float(self.numbers[_BELIEF])
+
+    @property
+    def samples(self) -> float:
+        """The number of samples that the last round was trained with."""
+        return float(self.numbers[_WEIGHT])
+
+    @property
+    def correction(self) -> float:
+        """How far labels are corrected, 0 to 1: less where few of them are wrong."""
+        rate = max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
+        return self.belief * min(1.0, rate / _FULL_NEED)
+
+    @property
+    def resistance(self) -> float:
+        """How far learning by heart has to be resisted, 0 to 1."""
+        return float(self.numbers[_GAP])
+
+    def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
+        """Return P(class | image, label) of samples by Bayes' rule, (n, K) float64.
+
+        The rate of wrong labels is the highest that was found so far: what a model learns by heart hides wrong labels.
+
+        Args:
+            log_probs: (n, K) by a model that has not learnt these labels.
+            labels: (n,) as given.
+        """
+        probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
+        return label_posterior(labels, probabilities, raise_rate(self.matrix, float(self.numbers[_HIGHEST])))
+
+    def evidence(self, log_probs: Tensor, labels: Tensor) -> Tensors:
+        """Return what a client's samples say about the noise, as sums in float32.
+
+        Args:
+            log_probs: (n, K) by a model that has not learnt these labels.
+            labels: (n,) as given.
+        """
+        probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
+        by_label = torch.zeros_like(self.matrix, dtype=torch.float64)  # (K, K) label by class
+        by_label.index_add_(0, labels, label_posterior(labels, probabilities, self.matrix))
+        sums = {
+            "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.matrix),
+            "fit/rate": noise_fit.symmetric_likelihoods(log_probs, labels),
+            "fit/confidence": noise_fit.confidences(log_probs),
+            "fit/counts": by_label.T.contiguous(),  # (K, K) class by label
+        }
+        return {name: value.float() for name, value in sums.items()}
+
+    def updated(self, sums: Tensors, samples: float) -> "NoiseModel":
+        """Return the model after a round.
+
+        Args:
+            sums: over the clients of the round.
+            samples: the number of samples that the round was trained with.
+        """
+        numbers = self.numbers.clone()
+        numbers[_WEIGHT] = samples
+        prior = sums["fit/labels"] / sums["fit/labels"].sum().clamp(min=1)
+        before, judged, after, trained = sums["fit/agreement"].tolist()
+        if not judged:  # the first round, in which nothing is predicted
+            return NoiseModel(self.matrix, prior, numbers)
+        classes, place = len(self.matrix), noise_fit.best_temperature(sums["fit/temperature"])
+        counts = sums["fit/counts"].double()
+        rate = float(1 - counts.diagonal().sum() / counts.sum().clamp(min=1e-9))
+        flat = noise.symmetric(classes, min(max(rate, 1e-3), _MAX_RATE))
+        matrix = torch.lerp(noise_matrix(counts, _MAX_RATE), flat, _MIX)
+        found = noise_fit.best_rate(sums["fit/rate"])
+        smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
+        numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
+        numbers[_BELIEF] = deserved_belief(float(sums["fit/confidence"][place]) / judged, classes)
+        numbers[_GAP] = learnt_by_heart(before / judged, after / max(trained, 1))
+        numbers[_RATE] = smooth
+        numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
+        return NoiseModel(matrix.to(self.matrix.dtype), prior, numbers)
