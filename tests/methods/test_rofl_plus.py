@@ -1,5 +1,6 @@
-"""rofl-plus: the memory, the belief that it deserves, and the way back to rofl."""
+"""rofl-plus: corrected labels, the noise model behind them, the memory, and the way back to rofl."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,47 +9,67 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.config.presets import preset
-from rofl.core import losses
+from rofl.core import losses, noise, noise_fit
 from rofl.core.tensors import digest
-from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext
-from rofl.methods.rofl_plus import deserved_belief, extend_history, needed_memory
+from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
+from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate
+from rofl.methods.rofl_plus import shift_prior, without_client
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
 from tests.methods import toy
 from tests.naive import memory_update as naive
 
 PLUS = RoflPlus(lr=0.1, batch=6, epochs=2, horizon=10)
-OFF = RoflPlus(lr=0.1, batch=6, epochs=2, t_pl=2, memory=0.0, lambda_cen=1.0, lambda_e=0.8, tau=0.3)
+OFF = RoflPlus(lr=0.1, batch=6, epochs=2, t_pl=2, correct=False, memory=0.0, lambda_cen=1.0, lambda_e=0.8, tau=0.3)
 CLIENTS = [toy.noisy(range(24)), toy.noisy(range(24, 48))]
 
 
-def probabilities(classes: int) -> st.SearchStrategy[list[float]]:
+def believed(
+    state: ServerState, temperature: float = 1.0, belief: float = 0.5, gap: float = 0.1, rate: float = 0.3
+) -> ServerState:
+    """The state with a noise model of this temperature, belief, gap and highest rate."""
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate])
+    model = NoiseModel(noise.symmetric(toy.CLASSES, 0.2).float(), torch.zeros(toy.CLASSES), numbers)
+    return replace(state, aux=state.aux | model.tensors())
+
+
+def distributions(classes: int) -> st.SearchStrategy[list[float]]:
     """Distributions over classes."""
     weights = st.lists(st.floats(0.01, 1.0), min_size=classes, max_size=classes)
     return weights.map(lambda values: [value / sum(values) for value in values])
 
 
-def test_without_memory_it_is_rofl_bit_by_bit() -> None:
+def test_without_corrections_and_memory_it_is_rofl_bit_by_bit() -> None:
     rofl = Rofl(lr=0.1, batch=6, epochs=2, t_pl=2, tau=0.3)
     ours, paper = (toy.play(method.with_rounds(4), CLIENTS, rounds=4) for method in (OFF, rofl))
     assert digest(ours.model, ours.aux) == digest(paper.model, paper.aux)
 
 
 @pytest.mark.parametrize("name", ["small", "mlp"])
-@pytest.mark.parametrize("agreement", [0.0, 0.45, 0.9])
-def test_a_client_does_what_its_slow_twin_does(name: str, agreement: float) -> None:
+@pytest.mark.parametrize(("belief", "gap"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.4)])
+def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: float) -> None:
     net, ctx, data = toy.network(name, width=0.06), RoundContext(3, toy.SEED, client=0), toy.noisy(range(12))
-    start = PLUS.init(net)
-    start = replace(start, aux={**start.aux, "agreement": torch.tensor([agreement])})
+    start = believed(PLUS.init(net), temperature=1.4, belief=belief, gap=gap)
+    labels = data.labels.tolist()
+    with torch.no_grad():
+        judged = net.eval()(data.inputs(slice(None)))[0].log_softmax(dim=1)  # no part of its own in the first round
+    past = torch.full((12, toy.CLASSES), math.log(0.1))
+    past[:, 2] = math.log(0.7)
+    history = (0.5 * judged + 0.5 * past).tolist()
+    matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()  # the highest rate so far, not the newest one
+    targets = []
+    for log_p, label in zip(history, labels, strict=True):
+        posterior = naive.class_posterior(log_p, label, 1.4, matrix)
+        targets.append([(1 - belief) * (k == label) + belief * p for k, p in enumerate(posterior)])
     memory = torch.full((12, toy.CLASSES), 0.1)
     memory[:, 1] = 0.6
     slow_memory = memory.tolist()
     naive.memory_update(
         net,
-        data.labels.tolist(),
+        targets,
         slow_memory,
         toy.drawn_epochs(PLUS, data, ctx),
-        PLUS.memory * naive.belief(agreement, toy.CLASSES) * naive.need(agreement),
+        PLUS.memory * gap,
         lr=PLUS.lr,
         momentum=PLUS.momentum,
         weight_decay=PLUS.weight_decay,
@@ -56,18 +77,74 @@ def test_a_client_does_what_its_slow_twin_does(name: str, agreement: float) -> N
     )
     after = model_weights(net)
     load_weights(net, start.model)
-    update, state = run_client(PLUS, net, start, {"memory": memory}, data, ctx)
+    update, state = run_client(PLUS, net, start, {"memory": memory, "history": past}, data, ctx)
     toy.assert_same_change(update.model, after, start.model, len(data))
     torch.testing.assert_close(state["memory"], torch.tensor(slow_memory), rtol=1e-3, atol=1e-3)
-    net = toy.network(name, width=0.06).eval()
-    with torch.no_grad():
-        predicted = net(data.inputs(slice(None)))[0]
-    agreed = int((predicted.argmax(dim=1) == data.labels).sum())
-    assert update.aux["agreement"].tolist() == [agreed, 12]
-    torch.testing.assert_close(state["history"], predicted.softmax(dim=1))  # before training, images as they are
+    torch.testing.assert_close(state["history"], torch.tensor(history), rtol=1e-4, atol=1e-4)
+    agreed = int((judged.argmax(dim=1) == data.labels).sum())
+    assert update.aux["fit/agreement"].tolist()[:2] == [agreed, 12]
+    assert update.aux["fit/labels"].tolist() == data.class_counts().tolist()
 
 
-@given(probabilities(3), probabilities(3))
+@given(st.lists(st.tuples(distributions(3), st.integers(0, 2)), min_size=1, max_size=5), st.floats(0.01, 0.6))
+def test_likelihoods_and_posteriors_are_those_of_the_slow_twin(
+    samples: list[tuple[list[float], int]], rate: float
+) -> None:
+    log_probs = torch.tensor([p for p, _ in samples]).log()
+    labels = torch.tensor([label for _, label in samples])
+    matrix = noise.symmetric(3, rate)
+    slow = [
+        sum(
+            math.log(naive.likelihood(row, label, each, matrix.tolist()))
+            for row, label in zip(log_probs.tolist(), labels.tolist(), strict=True)
+        )
+        for each in noise_fit.TEMPERATURES
+    ]
+    assert noise_fit.temperature_likelihoods(log_probs, labels, matrix).tolist() == pytest.approx(slow, rel=1e-4)
+    both = noise_fit.symmetric_likelihoods(log_probs, labels)
+    for place, known in enumerate(noise_fit.RATES):
+        if known:
+            column = noise_fit.temperature_likelihoods(log_probs, labels, noise.symmetric(3, known))
+            torch.testing.assert_close(both[:, place], column)
+    confident = [sum(max(naive.softened(row, each)) for row in log_probs.tolist()) for each in noise_fit.TEMPERATURES]
+    assert noise_fit.confidences(log_probs).tolist() == pytest.approx(confident, rel=1e-4)
+
+
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=4), st.randoms())
+def test_the_global_model_without_a_client_is_the_mean_of_the_others(counts: list[int], random: object) -> None:
+    weights = [[random.uniform(-2, 2) for _ in range(3)] for _ in counts]  # type: ignore[attr-defined]
+    total = sum(counts)
+    mean = [sum(n * w[i] for n, w in zip(counts, weights, strict=True)) / total for i in range(3)]
+    found = without_client({"w": torch.tensor(mean)}, {"w": torch.tensor(weights[0])}, counts[0] / total)
+    assert found["w"].tolist() == pytest.approx(naive.others_mean(weights, counts, 0), abs=1e-3)
+
+
+def test_a_variance_stays_above_zero_without_a_client() -> None:
+    found = without_client({"bn.running_var": torch.tensor([1.0])}, {"bn.running_var": torch.tensor([9.0])}, 0.5)
+    assert float(found["bn.running_var"]) > 0
+
+
+def test_a_client_is_judged_without_its_own_part_in_the_model_after_a_round_it_took_part_in() -> None:
+    """The second round's evidence differs by what the client taught the model in the first, and only then."""
+    state = toy.play(PLUS, CLIENTS, rounds=1)
+    net, data = toy.network(), CLIENTS[0]
+    _, kept = run_client(PLUS, net, PLUS.init(toy.network()), {}, data, RoundContext(1, toy.SEED, client=0))
+    second, third = RoundContext(2, toy.SEED, client=0), RoundContext(3, toy.SEED, client=0)
+    judged = [
+        run_client(method, net, state, dict(client_state), data, ctx)[1]["history"]
+        for method, client_state, ctx in [
+            (PLUS, kept, second),
+            (PLUS, {}, second),
+            (replace(PLUS, leave_one_out=False), kept, second),
+            (PLUS, kept, third),
+        ]
+    ]
+    assert not torch.equal(judged[0], judged[1])
+    assert torch.equal(judged[1], judged[2])
+    assert torch.equal(judged[1], judged[3])  # it paused for a round
+
+
+@given(distributions(3), distributions(3))
 def test_the_memory_term(p: list[float], memory: list[float]) -> None:
     found = losses.memory(torch.tensor([p]), torch.tensor([memory]))
     assert float(found) == pytest.approx(naive.memory_term(p, memory), abs=1e-4)
@@ -84,7 +161,7 @@ def test_the_memory_term_is_finite_where_model_and_memory_are_certain() -> None:
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(2, 100))
-def test_belief_grows_with_agreement_and_is_none_at_chance(low: float, high: float, classes: int) -> None:
+def test_belief_grows_with_accuracy_and_is_none_at_chance(low: float, high: float, classes: int) -> None:
     low, high = sorted((low, high))
     assert 0 <= deserved_belief(low, classes) <= deserved_belief(high, classes) <= 1
     assert deserved_belief(low, classes) == pytest.approx(naive.belief(low, classes), abs=1e-9)
@@ -92,10 +169,54 @@ def test_belief_grows_with_agreement_and_is_none_at_chance(low: float, high: flo
     assert deserved_belief(1.0, classes) == 1
 
 
-@given(st.floats(0, 1))
-def test_no_memory_is_needed_where_all_labels_agree(agreement: float) -> None:
-    assert needed_memory(agreement) == pytest.approx(naive.need(agreement), abs=1e-9)
-    assert needed_memory(1.0) == 0
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_learning_by_heart_is_what_training_gains(before: float, after: float) -> None:
+    assert learnt_by_heart(before, after) == pytest.approx(naive.by_heart(before, after), abs=1e-9)
+    assert learnt_by_heart(before, before) == 0
+    assert learnt_by_heart(1.0, 1.0) == 0
+
+
+@given(st.floats(0.01, 0.75), st.floats(0, 0.7))
+def test_a_higher_rate_keeps_the_pattern_of_the_noise(rate: float, higher: float) -> None:
+    matrix = noise.pair(4, rate)
+    raised = raise_rate(matrix, higher)
+    torch.testing.assert_close(raised.sum(dim=1), torch.ones(4, dtype=torch.float64))
+    assert float(1 - raised.diagonal().mean()) == pytest.approx(max(rate, higher), abs=1e-6)
+    assert bool((raised[matrix == 0] == 0).all())
+
+
+def test_a_clients_own_frequencies_count_where_they_differ() -> None:
+    log_probs = torch.tensor([[0.5, 0.5]]).log()
+    prior = torch.tensor([0.5, 0.5])
+    torch.testing.assert_close(shift_prior(log_probs, torch.tensor([9, 9]), prior), log_probs)
+    assert float(shift_prior(log_probs, torch.tensor([9, 0]), prior).exp()[0, 0]) > 0.9
+    assert torch.equal(shift_prior(log_probs, torch.tensor([9, 0]), torch.zeros(2)), log_probs)
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("symmetric", 0.0), ("symmetric", 0.4), ("pair", 0.3)])
+def test_the_noise_model_finds_rate_and_pattern_of_the_noise(kind: str, rate: float) -> None:
+    """Predictions that are right as often as they say, over some rounds of the same evidence."""
+    rng = torch.Generator().manual_seed(3)
+    classes, samples = 5, 4000
+    log_probs = (6 * torch.randn(samples, classes, generator=rng)).log_softmax(dim=1)
+    truth = torch.multinomial(log_probs.exp(), 1, generator=rng).squeeze(1)
+    matrix = (noise.pair if kind == "pair" else noise.symmetric)(classes, rate)
+    labels = torch.multinomial(matrix[truth], 1, generator=rng).squeeze(1)
+    model = NoiseModel.initial(classes)
+    for _ in range(12):
+        agreed = float((log_probs.argmax(dim=1) == labels).sum())
+        sums = {
+            **NoiseModel.zero_sums(classes),
+            **model.evidence(log_probs, labels),
+            "fit/labels": labels.bincount(minlength=classes).float(),
+            "fit/agreement": torch.tensor([agreed, samples, agreed, samples]),
+        }
+        model = model.updated(sums, samples)
+    torch.testing.assert_close(model.noise_matrix.double(), matrix, atol=0.08, rtol=0)
+    assert model.correction == pytest.approx(min(1.0, rate / 0.1), abs=0.2)
+    assert model.resistance == 0
+    corrected = model.posterior(log_probs, labels).argmax(dim=1)
+    assert int((corrected != truth).sum()) <= int((labels != truth).sum())
 
 
 def test_a_model_that_knows_nothing_is_not_believed_and_learns_as_fedavg_does() -> None:
@@ -106,24 +227,26 @@ def test_a_model_that_knows_nothing_is_not_believed_and_learns_as_fedavg_does() 
         torch.testing.assert_close(ours.model[name], value, rtol=1e-4, atol=1e-4)
 
 
-def test_the_history_is_a_moving_average() -> None:
-    first, second = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 2.0]])
-    history = extend_history({}, first)
-    torch.testing.assert_close(history, first.softmax(dim=1))
-    expected = 0.9 * first.softmax(dim=1) + 0.1 * second.softmax(dim=1)
-    torch.testing.assert_close(extend_history({"history": history}, second), expected)
-
-
-@pytest.mark.parametrize(("index", "agreement", "step"), [(1, 1.0, 1.0), (3, 1.0, 1.0), (10, 1.0, 0.3), (10, 0.1, 1.0)])
+@pytest.mark.parametrize(("index", "belief", "step"), [(1, 1.0, 1.0), (3, 1.0, 1.0), (10, 1.0, 0.3), (10, 0.0, 1.0)])
 def test_the_servers_step_shrinks_towards_the_end_where_the_model_is_believed(
-    index: int, agreement: float, step: float
+    index: int, belief: float, step: float
 ) -> None:
-    start = PLUS.init(toy.network())
-    start = replace(start, aux={**start.aux, "agreement": torch.tensor([agreement])})
+    start = believed(PLUS.init(toy.network()), belief=belief)
     update = toy.train(PLUS, start, CLIENTS[0], index)
     after = PLUS.server_update(start, update, RoundContext(index, toy.SEED))
     for name, value in start.model.items():
         torch.testing.assert_close(after.model[name], value + step * update.model[name] / update.weight)
+
+
+def test_the_cautious_form_keeps_shapes_and_learns_from_labels_as_given() -> None:
+    start = believed(PLUS.init(toy.network()), belief=1.0, gap=1.0)
+    cautious = PLUS.cautious()
+    update = toy.train(cautious, start, CLIENTS[0], 3)
+    plain = toy.train(FedAvg(lr=0.1, batch=6, epochs=2), start, CLIENTS[0], 3)
+    assert update.aux.keys() == PLUS.zero_update(start).aux.keys()
+    for name, value in plain.model.items():
+        torch.testing.assert_close(update.model[name], value, rtol=1e-3, atol=1e-3)
+    assert OFF.cautious().memory == 0
 
 
 def test_the_experiment_says_how_many_rounds_there_are() -> None:
@@ -134,7 +257,7 @@ def test_the_experiment_says_how_many_rounds_there_are() -> None:
 
 
 def test_it_keeps_learning_and_resists_where_a_third_of_the_labels_is_wrong() -> None:
-    """Over many epochs plain FedAvg learns wrong labels by heart; the memory keeps most of them out."""
+    """Over many epochs plain FedAvg learns wrong labels by heart; rofl-plus keeps most of them out."""
     images, classes = toy.pixels()
     wrong = {}
     for name, method in {"plus": PLUS, "plain": FedAvg(lr=0.1, batch=6, epochs=2)}.items():

@@ -1,5 +1,6 @@
 """A client's round of rofl-plus, one number at a time; only the network and its gradient are torch's."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,16 +10,42 @@ from tests.naive import equations as eq
 from tests.naive.local_update import step
 
 
-def belief(agreement: float, classes: int) -> float:
-    """How far the model is believed: the sixth power of the agreement above chance, full from 0.55 on."""
-    above = (agreement - 1 / classes) / (1 - 1 / classes)
-    return 0.0 if above <= 0 else min(1.0, (above / 0.55) ** 6)
+def belief(accuracy: float, classes: int) -> float:
+    """How far the model is believed: the sixth power of the accuracy above chance, full from 0.8 on."""
+    above = (accuracy - 1 / classes) / (1 - 1 / classes)
+    return 0.0 if above <= 0 else min(1.0, (above / 0.8) ** 6)
 
 
-def need(agreement: float) -> float:
-    """How much of the memory is needed: all of it where a fifth of the labels or more disagree."""
-    disagreement = 1 - agreement
-    return 1.0 if disagreement > 0.2 else disagreement / 0.2
+def by_heart(before: float, after: float) -> float:
+    """What training gains beyond a fifth of the disagreements; less where less than a fifth disagrees."""
+    disagreement = 1 - before
+    gained = (after - before) / max(disagreement, 1e-3)
+    share = 0.0 if gained < 0.2 else min(1.0, (gained - 0.2) / 0.8)
+    return share if disagreement > 0.2 else share * disagreement / 0.2
+
+
+def softened(log_p: list[float], temperature: float) -> list[float]:
+    """Probabilities at a temperature."""
+    powers = [math.exp(value / temperature) for value in log_p]
+    return [power / sum(powers) for power in powers]
+
+
+def likelihood(log_p: list[float], label: int, temperature: float, matrix: eq.Matrix) -> float:
+    """The probability of a label: the sum over classes of p_c * Q[c][label]."""
+    return sum(p * row[label] for p, row in zip(softened(log_p, temperature), matrix, strict=True))
+
+
+def class_posterior(log_p: list[float], label: int, temperature: float, matrix: eq.Matrix) -> list[float]:
+    """Bayes' rule: p_c * Q[c][label], divided by their sum."""
+    joint = [p * row[label] for p, row in zip(softened(log_p, temperature), matrix, strict=True)]
+    return [value / sum(joint) for value in joint]
+
+
+def others_mean(weights: list[list[float]], counts: list[int], left_out: int) -> list[float]:
+    """The mean of all clients' weights but one, by their numbers of samples."""
+    kept = [client for client in range(len(weights)) if client != left_out]
+    total = sum(counts[client] for client in kept)
+    return [sum(counts[client] * weights[client][i] for client in kept) / total for i in range(len(weights[0]))]
 
 
 def memory_term(p: list[float], memory: list[float]) -> float:
@@ -29,7 +56,7 @@ def memory_term(p: list[float], memory: list[float]) -> float:
 
 def memory_update(
     net: nn.Module,  # with the global weights loaded; holds the client's afterwards
-    labels: list[int],
+    targets: eq.Matrix,  # of each sample, a distribution over classes
     memory: eq.Matrix,  # of each sample; replaced in place
     epochs: list[Iterator[tuple[list[int], Tensor]]],  # for each local epoch its mini-batches: rows, augmented images
     weight: float,
@@ -39,7 +66,7 @@ def memory_update(
     weight_decay: float,
     memory_momentum: float,
 ) -> None:
-    """Train on the given labels, with the memory term of each sample."""
+    """Train on the targets, with the memory term of each sample."""
     velocity = [torch.zeros_like(parameter) for parameter in net.parameters()]
     net.train()
     for batches in epochs:
@@ -53,5 +80,6 @@ def memory_update(
                 alike = torch.zeros(())
                 for k in range(len(log_p)):
                     alike = alike + log_p[k].exp() * memory[row][k] * max(memory[row])
-                loss = loss + (weight * (1 - alike).log() - log_p[labels[row]]) / len(rows)
+                    loss = loss - targets[row][k] * log_p[k] / len(rows)
+                loss = loss + weight * (1 - alike).log() / len(rows)
             step(net, loss, velocity, lr, momentum, weight_decay)

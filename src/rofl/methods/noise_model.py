@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.core import noise, noise_fit
-from rofl.core.noise_posterior import label_posterior, noise_matrix
+from rofl.core import noise, noise_fit, noise_posterior
 from rofl.core.tensors import Tensors
 
 _FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
@@ -137,17 +136,20 @@ class NoiseModel:
         """How far learning by heart has to be resisted, 0 to 1."""
         return float(self.numbers[_GAP])
 
+    @property
+    def noise_matrix(self) -> Tensor:
+        """Q (K, K) at the highest rate of wrong labels so far: what is learnt by heart hides wrong labels later."""
+        return raise_rate(self.matrix, float(self.numbers[_HIGHEST]))
+
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """Return P(class | image, label) of samples by Bayes' rule, (n, K) float64.
-
-        The rate of wrong labels is the highest that was found so far: what a model learns by heart hides wrong labels.
 
         Args:
             log_probs: (n, K) by a model that has not learnt these labels.
             labels: (n,) as given.
         """
         probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
-        return label_posterior(labels, probabilities, raise_rate(self.matrix, float(self.numbers[_HIGHEST])))
+        return noise_posterior.label_posterior(labels, probabilities, self.noise_matrix)
 
     def evidence(self, log_probs: Tensor, labels: Tensor) -> Tensors:
         """Return what a client's samples say about the noise, as sums in float32.
@@ -158,7 +160,7 @@ class NoiseModel:
         """
         probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
         by_label = torch.zeros_like(self.matrix, dtype=torch.float64)  # (K, K) label by class
-        by_label.index_add_(0, labels, label_posterior(labels, probabilities, self.matrix))
+        by_label.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
         sums = {
             "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.matrix),
             "fit/rate": noise_fit.symmetric_likelihoods(log_probs, labels),
@@ -184,7 +186,7 @@ class NoiseModel:
         counts = sums["fit/counts"].double()
         rate = float(1 - counts.diagonal().sum() / counts.sum().clamp(min=1e-9))
         flat = noise.symmetric(classes, min(max(rate, 1e-3), _MAX_RATE))
-        matrix = torch.lerp(noise_matrix(counts, _MAX_RATE), flat, _MIX)
+        matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
