@@ -20,6 +20,7 @@ _FULL_DISAGREEMENT = (
 )
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
+_BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST = range(6)  # places in `noise/numbers`
 
@@ -190,7 +191,8 @@ class NoiseModel:
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        numbers[_BELIEF] = deserved_belief(float(sums["fit/confidence"][place]) / judged, classes)
+        deserved = deserved_belief(float(sums["fit/confidence"][place]) / judged, classes)
+        numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(before / judged, after / max(trained, 1))
         numbers[_RATE] = smooth
         numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
