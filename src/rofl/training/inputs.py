@@ -9,21 +9,21 @@ from torch import Tensor
 
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.registry import Registry
-from rofl.core.rng import derive
 from rofl.core.settings import Settings
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset, load_federated
-from rofl.data.pretrained_weights import weights_file
 from rofl.data.specs import IN_MEMORY
 from rofl.errors import UserError
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 from rofl.simulation.client import NetworkSpec
+from rofl.training.network_choice import network_spec
 
 _NO_NOISE = {"ratio": 0.0, "client_spread": 0.0, "client_min": 0.0, "client_max": 0.0}
 _MODEL_KINDS = {  # of samples that each network is for
     "text": ("text",),
     "mlp": ("table", "images"),
+    "linear": ("table", "images"),
     "small": ("images",),
     "cnn9": ("images",),
     "resnet50": ("images",),
@@ -120,9 +120,7 @@ def load_inputs(
     """
     federated, spec = load_federated(experiment.split, data_dir, dataset), experiment.model
     _check_kind(federated.images, spec.name)
-    return federated, network_spec(
-        experiment, federated.images, str(weights_file(spec.weights, data_dir)) if spec.weights else ""
-    )
+    return federated, network_spec(experiment, federated.images, data_dir)
 
 
 def _check_kind(images: Dataset, model: str) -> None:
@@ -132,18 +130,6 @@ def _check_kind(images: Dataset, model: str) -> None:
         what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
         fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)
         raise UserError(f"{what} is nothing for the model {model}.", f"model.name={fits}")
-
-
-def network_spec(experiment: Experiment, images: Dataset, weights: str = "") -> NetworkSpec:
-    """Return the network for these images.
-
-    Args:
-        experiment: the network's name and width, and the seed of its weights.
-        images: the data set, for the shape of an input and the classes.
-        weights: a file to start from; "" to start at random.
-    """
-    spec, shape, classes = experiment.model, images.shape, len(images.classes)
-    return NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
 
 
 def accuracy(logits: Tensor, truth: Tensor) -> float:

@@ -20,7 +20,7 @@ from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
-from rofl.training.inputs import load_inputs, network_spec
+from rofl.training.inputs import load_inputs
 from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
@@ -97,7 +97,7 @@ def _judge(
 ) -> AuditResult:
     """Judge new data by a model, and write lists, features and the record of the audit."""
     federated, chosen = model.load_data(data, data_dir, progress)
-    saved, network = model.server_state, network_spec(chosen, federated.images)
+    saved, network = model.server_state, model.network(chosen, federated.images)
     with start_simulation(chosen, federated, network, saved, workers) as simulation:
         result = audit_labels(
             federated,
