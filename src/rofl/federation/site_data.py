@@ -75,7 +75,7 @@ def _refuse_files(experiment: Experiment) -> None:
     """
     data = experiment.data
     named = {"data.path": data.path, "data.test_path": data.test_path, "data.labels": data.labels}
-    named |= {"data.split": data.split}
+    named |= {"data.split": data.split, "data.tokenizer": data.tokenizer}
     weights, model = experiment.model.weights, experiment.model.name
     if weights and not is_plain_name(weights):
         named["model.weights"] = weights

@@ -34,7 +34,7 @@ def add_adapters(net: Network, rank: int, seed: int) -> Network:
     if net.head is net or not targets:
         raise UserError("This network has no layers for adapters (model.lora).", _HINT)
     exactly = "|".join(map(re.escape, targets))
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=exactly)
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=exactly)
     with seeded(derive(seed, "adapters")):
         inject_adapter_in_model(config, net)  # every other weight is fixed by it
     net.head.requires_grad_(True)

@@ -12,6 +12,7 @@ from rofl.core.registry import Registry
 from rofl.core.settings import Settings
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset, load_federated
+from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.specs import IN_MEMORY
 from rofl.errors import UserError
 from rofl.methods import METHODS, Method
@@ -60,6 +61,12 @@ def with_components(
     if dataset is not None:
         settings |= _data_settings(settings, dataset, keep_noise=experiment.data.name == IN_MEMORY)
     return parse_experiment(settings)
+
+
+def dataset_of(data: object, experiment: Experiment) -> Dataset:
+    """Return the caller's samples as a data set, in the form that the settings say."""
+    spec = experiment.data
+    return as_dataset(data, side=spec.side, channels=spec.channels, tokenizer=spec.tokenizer)
 
 
 def name_of(registry: Registry[Any], thing: Any) -> str:
@@ -126,6 +133,10 @@ def load_inputs(
 def _check_kind(images: Dataset, model: str) -> None:
     """Refuse a network of this package for samples of another kind; those of others are taken on trust."""
     kind = "text" if images.is_text else "table" if images.is_table else "images"
+    tokenizer = getattr(images.encoder, "tokenizer", "")
+    if kind == "text" and (model.startswith("hf:") != bool(tokenizer)) and not (":" in model and tokenizer):
+        needs = "takes the tokens of its own tokenizer" if model.startswith("hf:") else "takes words, not tokens"
+        raise UserError(f"The model {model} {needs} (data.tokenizer).", "data.tokenizer=FOLDER, of the model hf:FOLDER")
     if model in _MODEL_KINDS and kind not in _MODEL_KINDS[model]:
         what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
         fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)

@@ -9,7 +9,7 @@ from rofl.data.dataset import Dataset
 from rofl.data.pretrained_weights import is_plain_name, network_folder, weights_file
 from rofl.data.transforms import user_transform
 from rofl.errors import UserError
-from rofl.models.fit_inputs import PixelScaling
+from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.hf_network import PREFIX, HubConfig
 from rofl.models.model_registry import ForeignInputs, ModelSpec
 from rofl.models.pretrained import backbone_digest
@@ -42,6 +42,17 @@ def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> Ne
     form = user_transform(data.channels, data.side)
     shape = (data.channels, data.side, data.side)
     return _spec(experiment, shape, len(data.classes), PixelScaling(form.mean, form.std), data_dir)
+
+
+def network_for_shape(experiment: Experiment, shape: tuple[int, int, int], classes: int) -> NetworkSpec:
+    """Return the network for samples of a shape, whatever their scaling.
+
+    Args:
+        experiment: the settings.
+        shape: channels, height and width.
+        classes: the number of classes.
+    """
+    return _spec(experiment, shape, classes, NO_SCALING, None)
 
 
 def settle_network(experiment: Experiment, network: NetworkSpec) -> tuple[Experiment, NetworkSpec]:

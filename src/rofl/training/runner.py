@@ -13,7 +13,6 @@ from rofl.config.schema import Experiment
 from rofl.core.classification import Classification, class_probabilities, classification
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset
-from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.preprocessing import preprocessing_of
 from rofl.data.sampled_clients import client_sizes
 from rofl.data.user.names import safe_names
@@ -28,7 +27,7 @@ from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.guard import judge_model
 from rofl.training.held_out import Evaluation, count_agreement, count_classes
-from rofl.training.inputs import accuracy, load_inputs, with_components
+from rofl.training.inputs import accuracy, dataset_of, load_inputs, with_components
 from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Engine, Listener, Trained, load_or_init, train, training_summary
 from rofl.training.network_choice import settle_network
@@ -84,7 +83,7 @@ def run(
         UserError: the directory is in use, or the settings or data cannot be used.
         Interrupted: on Ctrl-C; `rofl.resume` goes on from there.
     """
-    dataset = None if data is None else as_dataset(data)
+    dataset = None if data is None else dataset_of(data, experiment)
     experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
     _check_unused(folder)
@@ -122,7 +121,7 @@ def resume(
     if not folder.is_finished():
         if folder.is_served:
             raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
-        dataset = None if data is None else as_dataset(data)
+        dataset = None if data is None else dataset_of(data, experiment)
         with exclusive(folder.path, "program"):
             if not folder.is_finished():  # another program may have finished it in between
                 inputs = load_inputs(experiment, data_dir, dataset)

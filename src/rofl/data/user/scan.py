@@ -98,7 +98,7 @@ def scan_listing(
     _check_parts(source, samples, train, test, split)
     if listing.features:
         cells = [sample.content for sample in samples if isinstance(sample.content, tuple)]
-        encoder = encoder or fit_encoder(listing.features, cells, train)
+        encoder = encoder or fit_encoder(listing.features, cells, train, source.tokenizer)
         pixels = encoder.transform(cells, listing.features)
         notes += encoder.notes(cells, listing.features)
     empty = {sample.client for sample in samples if not sample.test} - {samples[row].client for row in train}

@@ -26,6 +26,7 @@ class UserSource:
         fingerprint: that the data must have; "" for any.
         classes: all classes, though some may have no sample here; () for those that occur.
         most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
+        tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
     """
 
     path: str
@@ -36,6 +37,7 @@ class UserSource:
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
     most_pixels: int = MOST_PIXELS
+    tokenizer: str = ""
 
 
 def list_samples(source: UserSource) -> Listing:
