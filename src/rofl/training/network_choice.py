@@ -28,7 +28,7 @@ def network_spec(experiment: Experiment, images: Dataset, data_dir: Path | None 
         UserError: weights or a folder that the settings name are not there.
     """
     scaling = PixelScaling(images.transform.mean, images.transform.std)
-    return _spec(experiment, images.shape, len(images.classes), scaling, data_dir)
+    return _with_weights(_spec(experiment, images.shape, len(images.classes), scaling, data_dir), experiment, data_dir)
 
 
 def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> NetworkSpec:
@@ -41,11 +41,12 @@ def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> Ne
     data = experiment.data
     form = user_transform(data.channels, data.side)
     shape = (data.channels, data.side, data.side)
-    return _spec(experiment, shape, len(data.classes), PixelScaling(form.mean, form.std), data_dir)
+    network = _spec(experiment, shape, len(data.classes), PixelScaling(form.mean, form.std), data_dir)
+    return _with_weights(network, experiment, data_dir)
 
 
 def network_for_shape(experiment: Experiment, shape: tuple[int, int, int], classes: int) -> NetworkSpec:
-    """Return the network for samples of a shape, whatever their scaling.
+    """Return the network for samples of a shape, whatever their scaling; no file of weights is looked for.
 
     Args:
         experiment: the settings.
@@ -88,23 +89,32 @@ def _spec(
     data_dir: Path | None,
 ) -> NetworkSpec:
     spec = experiment.model
-    if spec.keeps_base and spec.starts_at_random:
-        key = "freeze" if spec.freeze else "lora"
-        raise UserError(
-            f"model.{key} keeps the weights of {spec.name}, which would start at random.", "model.weights=FILE"
-        )
     return NetworkSpec(
         name=spec.name,
         shape=shape,
         classes=classes,
         width=spec.width,
         seed=derive(experiment.seed, "network"),
-        weights=str(weights_file(spec.weights, data_dir)) if spec.weights else "",
         freeze=spec.freeze,
         lora=spec.lora,
         base=spec.base,
         foreign=_foreign(spec, scaling, data_dir),
     )
+
+
+def _with_weights(network: NetworkSpec, experiment: Experiment, data_dir: Path | None) -> NetworkSpec:
+    """Return the network with the file that its weights start from.
+
+    Raises:
+        UserError: there is no such file, or none is named and the weights are to stay as they are.
+    """
+    spec = experiment.model
+    if spec.keeps_base and spec.starts_at_random:
+        key = "freeze" if spec.freeze else "lora"
+        raise UserError(
+            f"model.{key} keeps the weights of {spec.name}, which would start at random.", "model.weights=FILE"
+        )
+    return replace(network, weights=str(weights_file(spec.weights, data_dir)) if spec.weights else "")
 
 
 def _foreign(spec: ModelSpec, scaling: PixelScaling, data_dir: Path | None) -> ForeignInputs:
