@@ -142,7 +142,7 @@ def build(
             return hf_network.hf_network(foreign.config, shape, classes, foreign.scaling, folder)
     factory = MODELS.find(name)
     arguments: tuple[object, ...] = (shape, classes)
-    if _takes_width(factory):
+    if takes_width(factory):
         arguments = (shape, classes, width)
     elif width != 1:
         raise UserError(f"model.width is {width:g}, and the model {name} takes no width.", "model.width=1")
@@ -153,8 +153,8 @@ def build(
         return adapt(module, shape, classes)
 
 
-def _takes_width(factory: ModelFactory) -> bool:
-    """Whether the third parameter is a width: it has that name, or no default and so must be given."""
+def takes_width(factory: ModelFactory) -> bool:
+    """Return whether the third parameter is a width: it has that name, or no default and so must be given."""
     parameters = list(inspect.signature(factory).parameters.values())
     if len(parameters) > 2 and parameters[2].kind is not inspect.Parameter.KEYWORD_ONLY:
         return parameters[2].name == "width" or parameters[2].default is inspect.Parameter.empty

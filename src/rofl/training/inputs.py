@@ -17,6 +17,7 @@ from rofl.data.specs import IN_MEMORY
 from rofl.errors import UserError
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
+from rofl.models.model_registry import takes_width
 from rofl.simulation.client import NetworkSpec
 from rofl.training.network_choice import network_spec
 
@@ -57,7 +58,8 @@ def with_components(
             raise UserError(f"{method!r} is not an instance of a dataclass.", "@dataclass(frozen=True) and MyMethod()")
         settings["method"] = {"name": name_of(METHODS, type(method)), **asdict(method)}
     if model is not None:
-        settings["model"] = {**settings["model"], "name": name_of(MODELS, model), "weights": ""}
+        width = settings["model"]["width"] if takes_width(model) else 1.0  # one that was chosen for another network
+        settings["model"] = {**settings["model"], "name": name_of(MODELS, model), "weights": "", "width": width}
     if dataset is not None:
         settings |= _data_settings(settings, dataset, keep_noise=experiment.data.name == IN_MEMORY)
     return parse_experiment(settings)

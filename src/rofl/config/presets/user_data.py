@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from rofl.config.overrides import apply_overrides
-from rofl.config.presets.effort import Effort, pixel_budget, run_size
+from rofl.config.presets.effort import FROZEN_SIDE, Effort, frozen_pixels, pixel_budget, run_size
 from rofl.config.presets.preset import Preset
 from rofl.config.presets.quick import SELF_LABELS, self_labels
 from rofl.config.schema import Experiment, parse_experiment
@@ -78,6 +78,8 @@ def choose_for_data(
     given = apply_overrides(base, dotted)
     spec = parse_experiment({"data": given["data"]}).data
     source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
+    if _is_frozen(given):
+        source = replace(source, most_pixels=frozen_pixels(effort), most_side=FROZEN_SIDE)
     images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
     chosen = _choose(images, given, spec.title, effort)
@@ -143,8 +145,14 @@ def choose_settings(summary: DataSummary, given: Settings, title: str, clients: 
         title: The name of the data.
         clients: The number of clients.
     """
-    method = given.get("method", {})
-    return _make_preset(summary, clients, title).for_method(method.get("name") if isinstance(method, Mapping) else None)
+    method, model = (given.get(key, {}) for key in ("method", "model"))
+    chosen = _make_preset(summary, clients, title).for_method(
+        method.get("name") if isinstance(method, Mapping) else None
+    )
+    name = model.get("name", "") if isinstance(model, Mapping) else ""
+    if ":" in str(name):  # a network of others has a width of its own
+        return {**chosen, "model": {key: value for key, value in chosen["model"].items() if key != "width"}}
+    return chosen
 
 
 def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
@@ -201,6 +209,11 @@ def _merge_tables(chosen: Settings, base: Settings) -> Settings:
         table = merged.get(key)
         merged[key] = {**table, **value} if isinstance(table, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+def _is_frozen(given: Settings) -> bool:
+    model = given.get("model")
+    return isinstance(model, Mapping) and model.get("freeze") is True
 
 
 def _tokenizer(given: Settings) -> dict[str, str]:
