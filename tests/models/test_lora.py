@@ -44,7 +44,7 @@ def test_adapters_travel_alone_and_merge_into_the_same_network(make) -> None:  #
 
 @pytest.mark.parametrize("name", ["coteaching", "fedprox", "fedgr", "fedfixer", "fedcorr", "rofl"])
 def test_every_kind_of_method_trains_adapters_only(name: str) -> None:
-    method = toy.build(name, start=2)
+    method = toy.build(name, start=2, lr=0.02)
     net = add_adapters(build("small", toy.SHAPE, toy.CLASSES, 0.125, 1), 2, seed=0)
     fixed = {key: value.clone() for key, value in net.state_dict().items() if "base_layer" in key or "running" in key}
     begun = method.init(net)
