@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rofl.cli.main import app
 from rofl.models import build
 from tests.data.user import places
-from tests.models.networks import bert_folder, save_backbone
+from tests.models.networks import bert_folder, needs_timm, needs_transformers, save_backbone
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -172,9 +172,9 @@ def test_the_snippet_of_the_page_on_networks_runs(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.slow
+@needs_timm
+@needs_transformers
 def test_commands_of_the_page_on_networks_run(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("timm", reason="needs timm: pip install '.[networks]'")
-    pytest.importorskip("transformers", reason="needs transformers: pip install '.[networks]'")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
     places.write_folder(tmp_path / "photos")

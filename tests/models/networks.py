@@ -9,9 +9,7 @@ import torch
 
 from rofl.models import Network, build
 
-needs_timm = pytest.mark.skipif(
-    importlib.util.find_spec("timm") is None, reason="needs timm: pip install '.[networks]'"
-)
+needs_timm = pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="needs timm: pip install '.[timm]'")
 needs_transformers = pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="needs transformers: pip install '.[networks]'"
 )
