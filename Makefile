@@ -24,7 +24,8 @@ test: $(READY)  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(READY)  ## the figures that the README promises, every fault of a federation, Flower's own programs: an hour
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,networks,simulation]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm
 	$(BIN)/python -m pytest -m slow
 
 bench: $(READY)  ## six measurements of speed, into benchmarks/results.md: 20 minutes of a quiet machine

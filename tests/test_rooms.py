@@ -43,6 +43,10 @@ HOMES = {
     "tensorboard": "tracking/",
     "mlflow": "tracking/",
     "pydicom": "data/dicom.py",
+    "tokenizers": "data/token_numbers.py",
+    "peft": "models/lora.py",
+    "timm": "models/timm_network.py",
+    "transformers": "models/hf_network.py",
     "opacus": "training/privacy_budget.py",
     "onnxruntime": "training/saved_model/traced_export.py",
 }

@@ -2,13 +2,17 @@
 
 import re
 import shlex
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
 
 from rofl.cli.main import app
+from rofl.models import build
 from tests.data.user import places
+from tests.models.networks import bert_folder, needs_timm, needs_transformers, save_backbone
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -156,3 +160,30 @@ def test_the_settings_page_lists_every_setting() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     keys = {key for name in METHODS for key in all_keys({"method": {"name": name}})}
     assert [key for key in sorted(keys) if f"`{key}`" not in text] == []
+
+
+def test_the_snippet_of_the_page_on_networks_runs(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = blocks("python", (ROOT / "docs" / "networks.md").read_text())
+    module = ModuleType("networks_snippet")  # a factory is imported by its name
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(snippet, "networks.md", "exec"), vars(module))
+    assert "Linear(in_features=32" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@needs_timm
+@needs_transformers
+def test_commands_of_the_page_on_networks_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
+    places.write_folder(tmp_path / "photos")
+    save_backbone(tmp_path / "resnet18.safetensors", build("timm:resnet18", (3, 8, 8), 2, 1.0, 0))
+    bert_folder(tmp_path / "models" / "my-bert", ["good", "bad"])
+    rows = "".join(f"{word} {place},{word}\n" for place in range(20) for word in ("good", "bad"))
+    (tmp_path / "reviews.csv").write_text(f"text,label\n{rows}")
+    found = commands((ROOT / "docs" / "networks.md").read_text())
+    assert len(found) == 2
+    for command in found:
+        done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--set", "rounds=1", "--workers", "0"])
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"

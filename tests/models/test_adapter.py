@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -169,11 +170,22 @@ def test_a_factory_of_something_else_is_refused() -> None:
         build(f"{PLUGIN}:no_module", SHAPE, CLASSES, 1.0, seed=0)
 
 
-def test_published_weights_are_for_our_own_networks(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from rofl.models.pretrained import load_imagenet
+def test_weights_of_a_file_go_into_all_but_the_last_layer(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from rofl.models.pretrained import load_pretrained
 
-    with pytest.raises(UserError, match="networks of this package"):
-        load_imagenet(adapt(Logits(), SHAPE, CLASSES), tmp_path / "weights.safetensors")
+    theirs, ours = Logits(), adapt(Logits(), SHAPE, CLASSES)
+    head = ours.head.weight.clone()  # type: ignore[operator]
+    safetensors.torch.save_file(theirs.state_dict(), tmp_path / "weights.safetensors")
+    load_pretrained(ours, tmp_path / "weights.safetensors")
+    assert ours.pretrained
+    assert torch.equal(ours.head.weight, head)  # type: ignore[arg-type]
+    fixed = {
+        name: value
+        for name, value in theirs.state_dict().items()
+        if not name.startswith("head.") and value.is_floating_point()
+    }
+    assert fixed
+    assert all(torch.equal(ours.state_dict()[f"module.{name}"], value) for name, value in fixed.items())
 
 
 @pytest.mark.parametrize("name", ["plain", "coteaching", "joint", "selflearning", "rofl"])

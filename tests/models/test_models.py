@@ -44,7 +44,7 @@ def test_the_width_sets_the_feature_size(name, width, size):
 
 @each_model
 def test_the_narrowest_network_has_as_few_features_as_possible(name):
-    least = {"resnet50": 4, "text": 2}  # as torch bears; a filter and an embedding
+    least = {"resnet50": 4, "text": 2, "linear": 64}  # as torch bears; a filter and an embedding; the inputs
     assert build(name, (1, 8, 8), 10, 1e-6, seed=0).feature_size == least.get(name, 1)
 
 

@@ -9,7 +9,7 @@ import torch
 from rofl.core.tensors import Tensors, float_entries
 from rofl.errors import UserError
 from rofl.models import Network, build
-from rofl.models.pretrained import load_imagenet
+from rofl.models.pretrained import load_pretrained
 
 
 def fresh(seed: int = 0, name: str = "resnet50", channels: int = 3, width: float = 1 / 16) -> Network:
@@ -37,7 +37,7 @@ def refused(path: Path, net: Network | None = None) -> UserError:
     net = net or fresh()
     before = {name: value.clone() for name, value in net.state_dict().items()}
     with pytest.raises(UserError) as caught:
-        load_imagenet(net, path)
+        load_pretrained(net, path)
     assert str(path) in caught.value.sentence
     assert "\n" not in caught.value.sentence
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
@@ -49,7 +49,7 @@ def refused(path: Path, net: Network | None = None) -> UserError:
 def test_all_but_the_classifier_is_loaded(tmp_path, published, suffix, counted):
     tensors = published if counted else float_entries(published)
     net, untouched = fresh(), fresh()
-    load_imagenet(net, save(tmp_path / f"w{suffix}", tensors))
+    load_pretrained(net, save(tmp_path / f"w{suffix}", tensors))
     own = float_entries(net.extractor.state_dict())
     assert len(own) == 267 - 2  # all of torchvision's but fc
     assert all(torch.equal(value, published[name]) for name, value in own.items())
@@ -60,7 +60,7 @@ def test_all_but_the_classifier_is_loaded(tmp_path, published, suffix, counted):
 
 def test_half_precision_is_widened(tmp_path, published):
     net = fresh()
-    load_imagenet(
+    load_pretrained(
         net, save(tmp_path / "w.safetensors", {name: v.half() for name, v in float_entries(published).items()})
     )
     assert net.extractor.get_submodule("conv1").weight.dtype == torch.float32
@@ -72,7 +72,7 @@ def test_grey_images_are_seen_as_three_equal_colours(tmp_path, published):
     x = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
     seen = []
     for net, image in ((colours, x.expand(2, 3, 32, 32)), (grey, x)):
-        load_imagenet(net, path)
+        load_pretrained(net, path)
         seen.append(net.extractor.get_submodule("conv1")(image))
     torch.testing.assert_close(*seen, rtol=1e-4, atol=1e-4)
 
@@ -81,7 +81,7 @@ def test_weights_of_another_width_or_network_are_refused(tmp_path, published):
     path = save(tmp_path / "w.pth", published)
     error = refused(path, fresh(width=1 / 8))
     assert "do not fit this network: 'bn1.bias' has shape (4,), not (8,)" in error.sentence
-    assert "resnet50" in error.hint
+    assert "torchvision" in error.hint
     assert "do not fit this network" in refused(path, fresh(name="cnn9")).sentence
 
 

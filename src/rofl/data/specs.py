@@ -45,6 +45,7 @@ class DataSpec(Spec):
         holdout: the share of user data that is held out, if it has no test part.
         side: pixels of user images, which are made square; 0 to choose from their sizes.
         channels: of user images, 1 for grey and 3 for colours; 0 to choose from their pixels.
+        tokenizer: of texts: a folder with tokenizer.json, as the network hf:FOLDER needs it; "" to hash words.
         fingerprint: of user data, which must not change between a run and its resume; "" for any.
         classes: of user data, as the sites of a federation agreed on them.
         client_index: use only this client, as a site does; -1 for all.
@@ -71,6 +72,7 @@ class DataSpec(Spec):
     holdout: Annotated[float, Field(gt=0, lt=1)] = 0.2
     side: Annotated[int, Field(ge=0, le=1024)] = 0
     channels: Literal[0, 1, 3] = 0
+    tokenizer: str = ""
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
     client_index: Annotated[int, Field(ge=-1)] = -1
@@ -118,7 +120,14 @@ class DataSpec(Spec):
     def source(self) -> UserSource:
         """The source of user data, as `load_user_data` takes it."""
         return UserSource(
-            self.path, self.test_path, self.holdout, self.side, self.channels, self.fingerprint, self.classes
+            self.path,
+            self.test_path,
+            self.holdout,
+            self.side,
+            self.channels,
+            self.fingerprint,
+            self.classes,
+            tokenizer=self.tokenizer,
         )
 
     @property

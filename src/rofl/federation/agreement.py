@@ -35,9 +35,10 @@ class Agreement:
         """
         asked = self.experiment
         epochs, privacy = asked.method.get("epochs", 1), asked.privacy
+        part = ", its last layer only" if asked.model.freeze else ", adapters only" if asked.model.lora else ""
         private = f"clip {privacy.clip:g}, noise {privacy.noise:g}" if privacy.clip else "off"
         return (
-            f"Method {asked.method_name}, network {asked.model.name} of width {asked.model.width:g}.",
+            f"Method {asked.method_name}, network {asked.model.name} of width {asked.model.width:g}{part}.",
             f"{asked.rounds} rounds of {epochs} local epochs, {asked.cohort} of {asked.clients} sites a round.",
             f"Sums of this site are {'masked' if masked else 'not masked: the coordinator sees them'}.",
             f"Differential privacy: {private}.",

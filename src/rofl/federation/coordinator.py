@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
-from rofl.core.rng import derive
 from rofl.data.preprocessing import preprocessing_of, user_preprocessing
 from rofl.errors import UserError
 from rofl.federation.event_log import LOG_FILE, EventLog
@@ -22,11 +21,11 @@ from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
 from rofl.federation.site_records import count_suggestions, estimate_noise
 from rofl.federation.site_registry import SiteRegistry
-from rofl.simulation.client import NetworkSpec
 from rofl.training.guard import judge_counts
 from rofl.training.inputs import load_inputs
 from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.network_choice import network_at_sites, settle_network
 from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run, start_simulation
@@ -131,6 +130,7 @@ def _coordinate(
     ):
         config.write(run_dir.path)
         if experiment is not None:
+            experiment = _settle(experiment, data_dir)
             run_dir.write_experiment(experiment)
         settings = experiment.toml() if experiment is not None else ""
         sites = registry.wait_for_sites(RoundRequest(settings), config.wait)
@@ -139,6 +139,7 @@ def _coordinate(
             raise UserError(f"The settings are for {agreed.clients} clients, and {config.clients} sites are asked for.")
         if experiment is None:
             callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
+            agreed = _settle(agreed, data_dir)
             run_dir.write_experiment(agreed)
         callbacks.on_start(agreed)
         registry.log.write("settings", settings=agreed.toml(), version=version("rofl"))
@@ -156,7 +157,7 @@ def _train(
     """Run the rounds that are left, collect the sites' reports, and write the summary."""
     with ExitStack() as stack:
         if experiment.data.at_sites:
-            federated, network = None, _network_spec(experiment)
+            federated, network = None, network_at_sites(experiment, data_dir)
         else:
             federated, network = load_inputs(experiment, data_dir)
         start = load_or_init(run_dir, experiment, network)
@@ -209,17 +210,20 @@ def _train(
     summary = summary.model_copy(update={"sites": site_records})
     form = preprocessing_of(federated.images) if federated is not None else user_preprocessing(network.shape)
     record = ModelRecord.of(experiment.name, network, tuple(classes), form)
+    run_dir.write_base(network)
     run_dir.write_model_record(record.with_weights(trained.selected_state.model))
     run_dir.write_summary(summary)
     registry.log.write("finished", rounds=len(trained.history), digest=summary.digest)
     return Run(run_dir.path, experiment, summary, trained.history)
 
 
-def _network_spec(experiment: Experiment) -> NetworkSpec:
-    """Return the network for data that only the sites have."""
-    data, model = experiment.data, experiment.model
-    shape = (data.channels, data.side, data.side)
-    return NetworkSpec(model.name, shape, len(data.classes), model.width, derive(experiment.seed, "network"))
+def _settle(experiment: Experiment, data_dir: Path | None) -> Experiment:
+    """Return settings with the fingerprint of the weights that stay as they are; sites must have the same."""
+    if not experiment.model.keeps_base:
+        return experiment
+    if experiment.data.at_sites:
+        return settle_network(experiment, network_at_sites(experiment, data_dir))[0]
+    return settle_network(experiment, load_inputs(experiment, data_dir)[1])[0]
 
 
 def _history_for_sites(history: Sequence[RoundRecord]) -> str:

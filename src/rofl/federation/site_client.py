@@ -17,6 +17,7 @@ from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
+from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
 from rofl.training.held_out import count_agreement
 from rofl.training.loop import Trained
 from rofl.training.records import RoundRecord
@@ -36,7 +37,8 @@ class SiteClient:
         experiment: The settings as the site reads them.
         federated: This client's samples only.
         client: Its number among all clients, counted from 0.
-        executor: Holds the samples and the network.
+        executor: Holds the samples and the network, or the features of a frozen network and its last layer.
+        network: The whole network.
         initial_state: The server state that a run starts from; server states that arrive must have its shapes.
         out: The folder to write at the end; None for none.
     """
@@ -45,6 +47,7 @@ class SiteClient:
     federated: FederatedDataset
     client: int
     executor: ClientExecutor
+    network: NetworkSpec
     initial_state: ServerState
     out: Path | None
 
@@ -72,10 +75,12 @@ class SiteClient:
         initial_state = method.init(network.build())
         others = [torch.empty(0, dtype=torch.long)] * client  # without samples; seeds depend on the client's number
         parts = [*others, *federated.parts]
-        data = shared_inputs(images.train, images.test, federated.labels, parts, federated.validation_rows)
-        config = ClientConfig(method, network, images.transform, experiment.seed)
+        whole = ClientInputs(images.train, images.test, images.transform, network)
+        inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers=0)
+        data = shared_inputs(inputs.train, inputs.test, federated.labels, parts, federated.validation_rows)
+        config = ClientConfig(method, inputs.network, inputs.transform, experiment.seed)
         executor = ClientExecutor(config, data, flatten_state(initial_state), devices()[0])
-        return cls(experiment, federated, client, executor, initial_state, out)
+        return cls(experiment, federated, client, executor, network, initial_state, out)
 
     @property
     def samples(self) -> int:
@@ -163,9 +168,9 @@ class SiteClient:
         run_dir.write_encoder(self.federated.images.encoder)
         test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
         run_dir.write_evaluation(evaluate_test_part(test_logits, self.federated.images))
-        network = self.executor.config.network
+        run_dir.write_base(self.network)
         saved = trained.selected_state
-        run_dir.write_model_record(model_record(self.experiment, network, self.federated.images, saved))
+        run_dir.write_model_record(model_record(self.experiment, self.network, self.federated.images, saved))
         run_dir.write_summary(summarize(self.experiment, result, trained, logits))
 
     def _load(self, server_state: ServerState) -> None:

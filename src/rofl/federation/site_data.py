@@ -8,10 +8,12 @@ from flwr.app import Context
 
 from rofl.config.schema import Experiment, experiment_from_toml
 from rofl.data import Dataset, user
+from rofl.data.pretrained_weights import is_plain_name
 from rofl.errors import UserError
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_records import SiteInfo
+from rofl.models.hf_network import PREFIX
 from rofl.training.inputs import load_inputs
 
 
@@ -38,7 +40,7 @@ class _SiteData(ABC):
         if (request.settings, number) not in self._clients:
             experiment = experiment_from_toml(request.settings)
             _refuse_files(experiment)
-            local, images = self.localize_config(experiment, number)
+            local, images = self.localize_config(_without_unused_weights(experiment), number)
             federated, network = load_inputs(local, self.data_dir, images)
             for key in [key for key in self._clients if key[0] != request.settings]:
                 del self._clients[key]  # of a run that is over
@@ -58,11 +60,27 @@ def client_number(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
+def _without_unused_weights(experiment: Experiment) -> Experiment:
+    """Return settings without `model.weights` where all weights come from the coordinator."""
+    spec = experiment.model
+    if spec.keeps_base or not spec.weights:
+        return experiment
+    return experiment.model_copy(update={"model": spec.model_copy(update={"weights": ""})})
+
+
 def _refuse_files(experiment: Experiment) -> None:
-    """Refuse settings that name a file: an error about it would tell the coordinator whether it is there."""
+    """Refuse settings that name a path: an error about it would tell the coordinator whether it is there.
+
+    Plain names of weights and networks are looked up in the folder of this site that is meant for them.
+    """
     data = experiment.data
     named = {"data.path": data.path, "data.test_path": data.test_path, "data.labels": data.labels}
-    named |= {"data.split": data.split, "model.weights": experiment.model.weights.removeprefix("imagenet")}
+    named |= {"data.split": data.split, "data.tokenizer": data.tokenizer}
+    weights, model = experiment.model.weights, experiment.model.name
+    if weights and not is_plain_name(weights):
+        named["model.weights"] = weights
+    if model.startswith(PREFIX) and not is_plain_name(model.removeprefix(PREFIX)):
+        named["model.name"] = model
     for key, value in named.items():
         if value:
             raise UserError(f"The coordinator's settings name a file of this site, by {key}.", "settings without it")

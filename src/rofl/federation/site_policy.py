@@ -5,7 +5,7 @@ data, and refuses what the policy does not allow, whoever asks. Without a file t
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,7 +54,10 @@ class SitePolicy(Spec):
         description="Whether the coordinator may choose which of this site's samples are used, or change their labels.",
     )
     methods: tuple[str, ...] = Field(tuple(METHODS), description="Methods that may train here.")
-    models: tuple[str, ...] = Field(tuple(MODELS), description="Networks that may be trained here.")
+    models: tuple[str, ...] = Field(
+        tuple(MODELS),
+        description="Networks that may be trained here; also timm:NAME, and hf:NAME for a folder of this site.",
+    )
     plugins: tuple[str, ...] = Field(
         (), description="Names of the form package.module:name that the coordinator may have imported here."
     )
@@ -131,7 +134,7 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
         _refuse(f"rounds = {experiment.rounds}", f"max_rounds = {policy.max_rounds}")
     if not isinstance(epochs, int) or epochs > policy.max_epochs:
         _refuse(f"method.epochs = {epochs}", f"max_epochs = {policy.max_epochs}")
-    if experiment.model.weights and not policy.downloads:
+    if experiment.model.weights == "imagenet" and not policy.downloads:
         _refuse(f"model.weights = {experiment.model.weights}", "downloads = false")
 
 
@@ -164,7 +167,7 @@ def check_names(policy: SitePolicy, settings: Settings) -> None:
         settings: The coordinator's, as TOML gives them.
     """
     for name in _texts(settings):
-        if _IMPORTED.fullmatch(name) and name not in policy.plugins:
+        if _IMPORTED.fullmatch(name) and name not in (*policy.plugins, *_foreign(policy.models)):
             _refuse(f"the name {name}", f"plugins = {list(policy.plugins)}")
     allowed = {"method": policy.methods, "model": policy.models, "data": (*DATASETS, USER_DATA)}
     for table, names in allowed.items():
@@ -189,6 +192,11 @@ def _check_samples(policy: SitePolicy, experiment: Experiment) -> None:
         _refuse(f"data.holdout = {experiment.data.holdout:g}", "subsetting = false")
     if experiment.noise.on_user_data:
         _refuse("noise.on_user_data = true", "subsetting = false")
+
+
+def _foreign(models: Sequence[str]) -> list[str]:
+    """Return the names of networks of timm and Hugging Face, which import nothing else than these packages."""
+    return [name for name in models if name.startswith(("timm:", "hf:"))]
 
 
 def _texts(value: Any) -> list[str]:

@@ -22,7 +22,7 @@ from rofl.methods.client_mixture import ClientMixture
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import LocalSgd, MetricSums
 from rofl.methods.objective import Mixup
-from rofl.methods.weights import fedavg, model_weights, weight_change
+from rofl.methods.weights import fedavg, model_weights, trained_parameters, weight_change
 from rofl.models import Network
 
 _LABELS, _DIMENSION, _VISITS, _NOISE, _FIXED = "labels", "dimension", "visits", "noise", "fixed"  # in the client state
@@ -184,5 +184,5 @@ def split_clients(dimensions: np.ndarray) -> np.ndarray:
 
 def _distance(net: Network, server_state: ServerState) -> Tensor:
     """Return the distance of the weights to the server's, whose gradient is finite at zero too."""
-    squares = [(weight - server_state.model[name]).square().sum() for name, weight in net.named_parameters()]
+    squares = [(weight - server_state.model[name]).square().sum() for name, weight in trained_parameters(net).items()]
     return (torch.stack(squares).sum() + 1e-12).sqrt()

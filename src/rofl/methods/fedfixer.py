@@ -14,7 +14,7 @@ from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.local_sgd import LocalSgd, MetricSums
-from rofl.methods.weights import fedavg, model_weights, weight_change
+from rofl.methods.weights import fedavg, model_weights, trained_parameters, weight_change
 from rofl.models import Network
 
 _LOG_SMALL = math.log(1e-8)
@@ -134,12 +134,12 @@ def mean_loss(log_probs: Tensor) -> Tensor:
 
 def _distance(personal: Network, shared: Network) -> Tensor:
     """Return the squared distance of two networks' weights, with a gradient for the first only."""
-    pairs = zip(personal.parameters(), shared.parameters(), strict=True)
+    pairs = zip(*(trained_parameters(net).values() for net in (personal, shared)), strict=True)
     return torch.stack([(own - other.detach()).square().sum() for own, other in pairs]).sum()
 
 
 @torch.no_grad()
 def _move(shared: Network, personal: Network, share: float) -> None:
     """Move the weights of the first network towards those of the second."""
-    for weight, own in zip(shared.parameters(), personal.parameters(), strict=True):
+    for weight, own in zip(*(trained_parameters(net).values() for net in (shared, personal)), strict=True):
         weight.lerp_(own, share)

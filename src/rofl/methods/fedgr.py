@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rofl.core import losses
 from rofl.core.mixture import clean_probability, fit_mixture
-from rofl.core.tensors import Tensors, float_entries, zeros_like
+from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
@@ -93,7 +93,7 @@ class FedGR(LocalSgd):
                 metrics.add(len(index), loss_c=l_c, loss=loss)
         counts = torch.histc(state[_MEAN].cpu(), self.bins, 0.0, _TOP_LOSS)
         aux = {_HISTOGRAM: counts.to(logits.device)}
-        kept = {f"{_TEACHER}{name}": value.clone() for name, value in float_entries(teacher.state_dict()).items()}
+        kept = {f"{_TEACHER}{name}": value.clone() for name, value in teacher.shared_entries().items()}
         update = Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics.sums())
         return update, {**state, **kept}
 
@@ -141,7 +141,7 @@ class FedGR(LocalSgd):
         few = float((pseudo != _NONE).double().mean()) < self.pseudo_share
         last = {name.removeprefix(_TEACHER): value for name, value in client_state.items() if name.startswith(_TEACHER)}
         if refine and last and not (noisy_share > self.noisy_share and few):
-            current = float_entries(net.state_dict())
+            current = net.shared_entries()
             load_weights(
                 teacher, {name: torch.lerp(value, current[name], self.revision) for name, value in last.items()}
             )
@@ -173,6 +173,6 @@ def sharp_divergence(own: Tensor, target: Tensor) -> Tensor:
 @torch.no_grad()
 def _follow(teacher: Network, student: Network) -> None:
     """Move the teacher a little towards the student."""
-    current = float_entries(student.state_dict())
-    for name, value in float_entries(teacher.state_dict()).items():
+    current = student.shared_entries()
+    for name, value in teacher.shared_entries().items():
         value.lerp_(current[name], 1 - _TEACHER_MOMENTUM)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rofl.methods.base import ServerState
 from rofl.methods.fedavg import FedAvg
+from rofl.methods.weights import trained_parameters
 from rofl.models import Network
 
 
@@ -20,5 +21,7 @@ class FedProx(FedAvg):
 
     def penalty(self, net: Network, server_state: ServerState) -> Tensor | float:
         """Return mu / 2 * |w - w_server|^2 over all weights; running statistics are no weights."""
-        distances = [(weight - server_state.model[name]).square().sum() for name, weight in net.named_parameters()]
+        distances = [
+            (weight - server_state.model[name]).square().sum() for name, weight in trained_parameters(net).items()
+        ]
         return self.mu / 2 * torch.stack(distances).sum()

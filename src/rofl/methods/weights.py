@@ -1,8 +1,9 @@
 """Weights of a network as named tensors: read, load, subtract, average."""
 
 import torch
+from torch.nn import Parameter
 
-from rofl.core.tensors import Tensors, float_entries, scaled_difference
+from rofl.core.tensors import Tensors, scaled_difference
 from rofl.methods.base import ServerState, Update
 from rofl.models import Network
 
@@ -10,17 +11,22 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def model_weights(net: Network) -> Tensors:
-    """Return a copy of all weights and running statistics, by their names in `state_dict`."""
-    return {name: value.detach().clone() for name, value in float_entries(net.state_dict()).items()}
+    """Return a copy of all that travels (`Network.shared_entries`), by the names in `state_dict`."""
+    return {name: value.detach().clone() for name, value in net.shared_entries().items()}
+
+
+def trained_parameters(net: Network) -> dict[str, Parameter]:
+    """Return the weights that are trained, by name."""
+    return {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
 
 
 def load_weights(net: Network, tensors: Tensors) -> None:
-    """Copy weights and running statistics into a network.
+    """Copy all that travels into a network.
 
     Raises:
         ValueError: the names are not exactly the network's.
     """
-    current = float_entries(net.state_dict())
+    current = net.shared_entries()
     if current.keys() != tensors.keys():
         raise ValueError(f"these weights are another network's: {sorted(current.keys() ^ tensors.keys())[:3]}")
     with torch.no_grad():
@@ -52,7 +58,7 @@ def weight_change(net: Network, before: Tensors, samples: float) -> Tensors:
         before: the weights that it started from.
         samples: the factor.
     """
-    return scaled_difference(float_entries(net.state_dict()), before, float(samples))
+    return scaled_difference(net.shared_entries(), before, float(samples))
 
 
 def fedavg(server_state: ServerState, total: Update) -> Tensors:

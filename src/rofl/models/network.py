@@ -3,10 +3,14 @@
 import copy
 import os
 from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from rofl.core.tensors import Tensors, float_entries
 
 
 class Network(nn.Module):
@@ -21,6 +25,7 @@ class Network(nn.Module):
     """
 
     pretrained = False  # whether the weights, apart from those of `head`, began from published ones
+    trained: frozenset[str] | None = None  # names of the weights that are trained; None: all, and running statistics
 
     def __init__(self, feature_size: int, classes: int) -> None:
         super().__init__()
@@ -34,6 +39,23 @@ class Network(nn.Module):
     @property
     def head(self) -> nn.Module:
         """The layer that makes logits of features; all of the network where no such layer is known."""
+        return self
+
+    def shared_entries(self) -> Tensors:
+        """Return what travels between server and clients: the trained weights, and running statistics that change.
+
+        They are the network's own tensors, by their names in `state_dict`, not copies.
+        """
+        entries = float_entries(self.state_dict())
+        return entries if self.trained is None else {name: entries[name] for name in entries if name in self.trained}
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training or evaluation; beside adapters, batch norm keeps its statistics."""
+        super().train(mode)
+        if self.trained is not None:
+            for layer in self.modules():
+                if isinstance(layer, _BatchNorm):
+                    layer.eval()
         return self
 
     @property

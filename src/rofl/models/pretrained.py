@@ -1,4 +1,4 @@
-"""Published weights for the networks of this package. Nothing but tensors is read from a file."""
+"""Pretrained weights from local files, for any network. Nothing but tensors is read from a file."""
 
 from pathlib import Path
 
@@ -6,38 +6,62 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from rofl.core.tensors import Tensors, check_like, float_entries
+from rofl.core.tensors import Tensors, check_like, digest, float_entries
 from rofl.errors import UserError
-from rofl.models.network import FeatureClassifier, Network
+from rofl.models.network import Network
 
-_HINT = "ResNet-50's weights with torchvision's names, for model.name=resnet50 and model.width=1"
+_HINT = "weights of this very network, by the names that torchvision, timm or the network itself gives them"
+_HEADS = ("fc.", "head.", "heads.", "classifier.", "pooler.")  # of the classes that the weights were trained for
+_OWN = ("extractor.network.", "extractor.", "module.")  # what our networks put before such names
 
 
-def load_imagenet(net: Network, path: Path) -> None:
-    """Load published weights into the feature extractor, by torchvision's names; the classifier stays as it is.
+def load_pretrained(net: Network, path: Path) -> None:
+    """Load weights into all of a network but its head, which stays as it is.
 
     Args:
-        net: whose `extractor` has those names.
-        path: a `.safetensors` file, or a `.pth` one as torchvision publishes it.
+        net: the network.
+        path: a `.safetensors` file, or a `.pth` one of tensors by name. A prefix that all names share is left out.
 
     Raises:
         UserError: the file cannot be read safely, or holds weights of another network.
     """
-    if not isinstance(net, FeatureClassifier):
-        raise UserError("model.weights is for the networks of this package; another loads its own weights.", _HINT)
-    current = float_entries(net.extractor.state_dict())
-    published = {
-        name: _match_channels(value.float(), current.get(name))  # some are published in half precision
-        for name, value in float_entries(_read_tensors(path)).items()
-        if not name.startswith("fc.")  # ImageNet's thousand classes
+    current = backbone_entries(net)
+    own = next((prefix for prefix in _OWN if all(name.startswith(prefix) for name in current)), "")
+    wanted = {name.removeprefix(own): value for name, value in current.items()}
+    found = {
+        name: _match_channels(value.float(), wanted.get(name))  # some are published in half precision
+        for name, value in _strip(float_entries(_read_tensors(path)), wanted).items()
+        if name in wanted or not name.startswith(_HEADS)
     }
-    problem = check_like(published, current)
+    problem = check_like(found, wanted)
     if problem:
         raise UserError(f"The weights in {path} do not fit this network: {problem}.", _HINT)
     with torch.no_grad():
-        for name, value in current.items():
-            value.copy_(published[name])
+        for name, value in wanted.items():
+            value.copy_(found[name])
     net.pretrained = True
+
+
+def backbone_entries(net: Network) -> Tensors:
+    """Return the network's own floating-point tensors without those of its head, by name."""
+    prefix = next((f"{name}." for name, layer in net.named_modules() if layer is net.head and name), None)
+    entries = float_entries(net.state_dict())
+    return entries if prefix is None else {name: each for name, each in entries.items() if not name.startswith(prefix)}
+
+
+def backbone_digest(net: Network) -> str:
+    """Return the SHA-256 of all weights but the head's."""
+    return digest(backbone_entries(net))
+
+
+def _strip(tensors: Tensors, wanted: Tensors) -> Tensors:
+    """Return tensors without the prefix before all wanted names, such as "vit." or "extractor."; heads keep theirs."""
+    first = min(wanted, default="")
+    prefixes = sorted({name.removesuffix(first) for name in tensors if name.endswith(first)}, key=len)
+    for prefix in prefixes:
+        if all(f"{prefix}{name}" in tensors for name in wanted):
+            return {name.removeprefix(prefix): value for name, value in tensors.items()}
+    return tensors
 
 
 def _read_tensors(path: Path) -> Tensors:

@@ -6,30 +6,10 @@ from rofl.core.rng import derive, seeded
 from rofl.core.tensors import Tensors
 from rofl.core.threads import single_thread
 from rofl.data import ClientDataset, Transform
-from rofl.data.pretrained_weights import weights_file
 from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.methods.weights import load_weights
-from rofl.models import Network, build
-from rofl.models.pretrained import load_imagenet
-
-
-@dataclass(frozen=True)
-class NetworkSpec:
-    """The arguments that a network is built from, the same in every process."""
-
-    name: str  # of `rofl.models.MODELS`
-    shape: tuple[int, int, int]  # channels, height, width
-    classes: int
-    width: float
-    seed: int
-    weights: str = ""  # a file of published weights, or "imagenet"; else as drawn from the seed
-
-    def build(self) -> Network:
-        """Return the network with its initial weights."""
-        net = build(self.name, self.shape, self.classes, self.width, self.seed)
-        if self.weights:
-            load_imagenet(net, weights_file(self.weights))
-        return net
+from rofl.models import Network
+from rofl.simulation.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -67,7 +66,7 @@ class ClientExecutor:
         self.pixels = {name: store_to_device(store_from_tensors(name, data), device) for name in ("train", "test")}
         self.labels = data["labels"].to(device)
         self.broadcast = broadcast
-        self.net = replace(config.network, weights="").build().to(device)  # the broadcast weights replace its own
+        self.net = config.network.without_weights().build().to(device)  # the broadcast weights replace its own
 
     def execute(self, job: bytes) -> bytes:
         """Return the result of a job; an exception becomes a result with `error`, which names its place."""

@@ -10,12 +10,15 @@ from rofl.audit.result import NoiseEstimate
 from rofl.config.schema import Experiment
 from rofl.data import load_dataset as load_named
 from rofl.data import user
+from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset
 from rofl.data.noise_spec import NoiseSpec
 from rofl.data.specs import DataSpec, SplitSpec
 from rofl.data.user.encoders import Encoder
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
+from rofl.simulation.client import NetworkSpec
+from rofl.training.network_choice import network_spec
 from rofl.training.records import AuditRecord, RunSummary
 from rofl.training.run_dir import RunDir
 
@@ -45,6 +48,17 @@ class FinishedModel:
         if summary.shape[1] == 1 and model.encoder is None:
             raise UserError(f"{path} was trained on a table and has no encoder.json.", f"rofl audit {path} writes it")
         return model
+
+    def network(self, experiment: Experiment, images: Dataset) -> NetworkSpec:
+        """Return the network of the saved model.
+
+        Args:
+            experiment: the run's settings.
+            images: that it is to judge; runs of old versions did not record its shape.
+        """
+        folder = RunDir(self.path)
+        record = folder.read_model_record()
+        return network_spec(experiment, images) if record is None else record.network_spec(folder.base_path)
 
     def record(self, data: DataSpec, estimated: NoiseEstimate) -> AuditRecord:
         """Return the record of an audit of new data by this model."""

@@ -67,6 +67,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: any other settings by their dotted keys, such as {"method.epochs": 2}; docs/settings.md has all.
         workers: client processes; 0 to train in this process.
         random_state: the seed.
+        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`; None for one that suits
+            the data, or for the setting "model.name".
 
     Attributes:
         classes_: (K,) the labels that occur.
@@ -89,6 +91,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Mapping[str, object] | None = None,
         workers: int = 0,
         random_state: int | None = 0,
+        model: Callable[..., Any] | None = None,
     ) -> None:
         self.method = method
         self.rounds = rounds
@@ -96,6 +99,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.workers = workers
         self.random_state = random_state
+        self.model = model
 
     @_value_errors
     def fit(
@@ -117,7 +121,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dotted = {**self._chosen(dataset, owners is not None), **dict(self.settings or {})}
         experiment = choose_for_dataset(dataset, dotted)
         place = self._temporary_folder() if out is None else Path(out)
-        self.run_ = run(experiment, place, data=dataset, workers=self.workers)
+        self.run_ = run(experiment, place, data=dataset, model=self.model, workers=self.workers)
         self.model_ = load_model(self.run_)
         self.label_issues_ = self._issues(RunDir(place), dataset)
         return self

@@ -9,21 +9,23 @@ from torch import Tensor
 
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.registry import Registry
-from rofl.core.rng import derive
 from rofl.core.settings import Settings
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset, load_federated
-from rofl.data.pretrained_weights import weights_file
+from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.specs import IN_MEMORY
 from rofl.errors import UserError
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
+from rofl.models.model_registry import takes_width
 from rofl.simulation.client import NetworkSpec
+from rofl.training.network_choice import network_spec
 
 _NO_NOISE = {"ratio": 0.0, "client_spread": 0.0, "client_min": 0.0, "client_max": 0.0}
 _MODEL_KINDS = {  # of samples that each network is for
     "text": ("text",),
     "mlp": ("table", "images"),
+    "linear": ("table", "images"),
     "small": ("images",),
     "cnn9": ("images",),
     "resnet50": ("images",),
@@ -56,10 +58,17 @@ def with_components(
             raise UserError(f"{method!r} is not an instance of a dataclass.", "@dataclass(frozen=True) and MyMethod()")
         settings["method"] = {"name": name_of(METHODS, type(method)), **asdict(method)}
     if model is not None:
-        settings["model"] = {**settings["model"], "name": name_of(MODELS, model), "weights": ""}
+        width = settings["model"]["width"] if takes_width(model) else 1.0  # one that was chosen for another network
+        settings["model"] = {**settings["model"], "name": name_of(MODELS, model), "weights": "", "width": width}
     if dataset is not None:
         settings |= _data_settings(settings, dataset, keep_noise=experiment.data.name == IN_MEMORY)
     return parse_experiment(settings)
+
+
+def dataset_of(data: object, experiment: Experiment) -> Dataset:
+    """Return the caller's samples as a data set, in the form that the settings say."""
+    spec = experiment.data
+    return as_dataset(data, side=spec.side, channels=spec.channels, tokenizer=spec.tokenizer)
 
 
 def name_of(registry: Registry[Any], thing: Any) -> str:
@@ -120,30 +129,20 @@ def load_inputs(
     """
     federated, spec = load_federated(experiment.split, data_dir, dataset), experiment.model
     _check_kind(federated.images, spec.name)
-    return federated, network_spec(
-        experiment, federated.images, str(weights_file(spec.weights, data_dir)) if spec.weights else ""
-    )
+    return federated, network_spec(experiment, federated.images, data_dir)
 
 
 def _check_kind(images: Dataset, model: str) -> None:
     """Refuse a network of this package for samples of another kind; those of others are taken on trust."""
     kind = "text" if images.is_text else "table" if images.is_table else "images"
+    tokenizer = getattr(images.encoder, "tokenizer", "")
+    if kind == "text" and (model.startswith("hf:") != bool(tokenizer)) and not (":" in model and tokenizer):
+        needs = "takes the tokens of its own tokenizer" if model.startswith("hf:") else "takes words, not tokens"
+        raise UserError(f"The model {model} {needs} (data.tokenizer).", "data.tokenizer=FOLDER, of the model hf:FOLDER")
     if model in _MODEL_KINDS and kind not in _MODEL_KINDS[model]:
         what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
         fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)
         raise UserError(f"{what} is nothing for the model {model}.", f"model.name={fits}")
-
-
-def network_spec(experiment: Experiment, images: Dataset, weights: str = "") -> NetworkSpec:
-    """Return the network for these images.
-
-    Args:
-        experiment: the network's name and width, and the seed of its weights.
-        images: the data set, for the shape of an input and the classes.
-        weights: a file to start from; "" to start at random.
-    """
-    spec, shape, classes = experiment.model, images.shape, len(images.classes)
-    return NetworkSpec(spec.name, shape, classes, spec.width, derive(experiment.seed, "network"), weights)
 
 
 def accuracy(logits: Tensor, truth: Tensor) -> float:

@@ -13,14 +13,13 @@ from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.data import label_csv, user
 from rofl.data.federated import FederatedDataset, load_federated
-from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.label_csv import Decision
 from rofl.data.specs import DataSpec
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
-from rofl.training.inputs import load_inputs, network_spec
+from rofl.training.inputs import dataset_of, load_inputs
 from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
@@ -46,7 +45,7 @@ def audit_run(
     if record is not None:
         return _judge(FinishedModel.read(Path(record.model)), Path(record.data.path), folder, workers, data_dir)
     experiment, summary, saved = _finished(folder)
-    federated, network = load_inputs(experiment, data_dir, None if data is None else as_dataset(data))
+    federated, network = load_inputs(experiment, data_dir, None if data is None else dataset_of(data, experiment))
     with exclusive(folder.path, "program"):
         with start_simulation(experiment, federated, network, saved, workers) as simulation:
             result = audit_labels(
@@ -97,7 +96,7 @@ def _judge(
 ) -> AuditResult:
     """Judge new data by a model, and write lists, features and the record of the audit."""
     federated, chosen = model.load_data(data, data_dir, progress)
-    saved, network = model.server_state, network_spec(chosen, federated.images)
+    saved, network = model.server_state, model.network(chosen, federated.images)
     with start_simulation(chosen, federated, network, saved, workers) as simulation:
         result = audit_labels(
             federated,

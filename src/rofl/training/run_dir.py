@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import safetensors.torch
 from pydantic import TypeAdapter, ValidationError
 
 from rofl.audit.issue_list import read_issues, sort_issues, write_issues
@@ -22,6 +23,8 @@ from rofl.data.user.encoders import Encoder, encoder_from_json
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
+from rofl.models.pretrained import backbone_entries
+from rofl.simulation.client import NetworkSpec
 from rofl.training.records import AuditRecord, CheckpointFacts, RoundRecord, RunSummary
 from rofl.training.round_log import format_record, read_round_log
 from rofl.training.saved_model.model_record import ModelRecord
@@ -327,6 +330,17 @@ class RunDir:
         path = self.path / "model.json"
         text = _read_text(path)
         return None if text is None else ModelRecord.from_json(text, str(path))
+
+    @property
+    def base_path(self) -> Path:
+        """The file with the weights that stayed as they were, where only a part of the network was trained."""
+        return self.path / "base.safetensors"
+
+    def write_base(self, network: NetworkSpec) -> None:
+        """Write the weights that stay as they are, so that the saved model needs no file from elsewhere."""
+        if network.freeze or network.lora:
+            entries = {name: value.contiguous() for name, value in backbone_entries(network.build_base()).items()}
+            atomic_write(self.base_path, safetensors.torch.save(entries, {"format": "pt"}))
 
     def read_suspects(self) -> list[SuspectRow]:
         """Return all clients' lists in one, most suspicious first."""

@@ -13,7 +13,6 @@ from rofl.config.schema import Experiment
 from rofl.core.classification import Classification, class_probabilities, classification
 from rofl.data.dataset import Dataset
 from rofl.data.federated import FederatedDataset
-from rofl.data.in_memory.load_object import as_dataset
 from rofl.data.preprocessing import preprocessing_of
 from rofl.data.sampled_clients import client_sizes
 from rofl.data.user.names import safe_names
@@ -23,13 +22,15 @@ from rofl.simulation.client import ClientConfig, NetworkSpec
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.guard import judge_model
 from rofl.training.held_out import Evaluation, count_agreement, count_classes
-from rofl.training.inputs import accuracy, load_inputs, with_components
+from rofl.training.inputs import accuracy, dataset_of, load_inputs, with_components
 from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Engine, Listener, Trained, load_or_init, train, training_summary
+from rofl.training.network_choice import settle_network
 from rofl.training.notebook import notebook_listener, run_html
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
@@ -82,11 +83,12 @@ def run(
         UserError: the directory is in use, or the settings or data cannot be used.
         Interrupted: on Ctrl-C; `rofl.resume` goes on from there.
     """
-    dataset = None if data is None else as_dataset(data)
+    dataset = None if data is None else dataset_of(data, experiment)
     experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
     _check_unused(folder)
     federated, network = load_inputs(experiment, data_dir, dataset)  # before anything is written: it may refuse
+    experiment, network = settle_network(experiment, network)
     with exclusive(folder.path, "program"):
         _check_unused(folder)  # another run may have begun here while the data was loaded
         folder.write_experiment(experiment)
@@ -119,7 +121,7 @@ def resume(
     if not folder.is_finished():
         if folder.is_served:
             raise UserError(f"{folder.path} is a run with sites.", f"rofl serve --resume {folder.path}")
-        dataset = None if data is None else as_dataset(data)
+        dataset = None if data is None else dataset_of(data, experiment)
         with exclusive(folder.path, "program"):
             if not folder.is_finished():  # another program may have finished it in between
                 inputs = load_inputs(experiment, data_dir, dataset)
@@ -140,6 +142,8 @@ def start_simulation(
 ) -> Iterator[Simulation]:
     """Yield server and clients of a federated data set; their worker processes end with the block.
 
+    Where the network is frozen, the features of all samples are computed first.
+
     Args:
         experiment: the method, the cohort and the seed.
         federated: the clients' samples and the test set.
@@ -149,10 +153,13 @@ def start_simulation(
         states: the clients' states; empty where None.
     """
     images, method = federated.images, experiment.build_method()
+    workers = default_workers() if workers is None else workers
+    whole = ClientInputs(images.train, images.test, images.transform, network)
+    inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers)
     pool = WorkerPool(
-        default_workers() if workers is None else workers,
-        ClientConfig(method, network, images.transform, experiment.seed),
-        shared_inputs(images.train, images.test, federated.labels, federated.parts, federated.validation_rows),
+        workers,
+        ClientConfig(method, inputs.network, inputs.transform, experiment.seed),
+        shared_inputs(inputs.train, inputs.test, federated.labels, federated.parts, federated.validation_rows),
         flatten_state(server_state),
     )
     try:
@@ -255,6 +262,7 @@ def _continue(
         folder.write_audit(result)
         folder.write_left_out(federated.images.unreadable)
         folder.write_encoder(federated.images.encoder)
+        folder.write_base(network)
         folder.write_model_record(model_record(experiment, network, federated.images, saved))
         summary = summarize(experiment, result, trained, logits)
         folder.write_summary(summary)

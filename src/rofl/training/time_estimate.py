@@ -1,7 +1,7 @@
 """How long a run will take on this machine, from timed training steps of its method and network."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
@@ -13,6 +13,7 @@ from rofl.methods.base import RoundContext
 from rofl.simulation.client import NetworkSpec, run_client
 from rofl.simulation.device import devices
 from rofl.simulation.worker_pool import default_workers
+from rofl.training.network_choice import network_for_shape
 from rofl.training.records import LAST_ROUNDS
 
 _FORWARD_SHARE = 0.33  # the cost of a forward pass, as a share of a training step
@@ -77,7 +78,9 @@ def core_seconds(experiment: Experiment, size: DataSize) -> float:
     each = data.samples_per_client if data.partition == "sampled" else train / experiment.clients
     trained = experiment.rounds * int(experiment.method.get("epochs", 1)) * experiment.cohort * each
     evaluations = min(experiment.rounds / experiment.evaluate_every + LAST_ROUNDS, experiment.rounds)
-    return _sample_seconds(_Step.of(experiment, size)) * (trained + _FORWARD_SHARE * (evaluations * test + train))
+    step = _Step.of(experiment, size)
+    features = _feature_seconds(step.frozen) * (train + test) if step.frozen is not None else 0.0
+    return features + _sample_seconds(step) * (trained + _FORWARD_SHARE * (evaluations * test + train))
 
 
 @dataclass(frozen=True)
@@ -89,14 +92,19 @@ class _Step:
     batch: int
     is_table: bool
     experiment: Experiment = field(compare=False)
+    frozen: NetworkSpec | None = None  # whose features are trained on
 
     @classmethod
     def of(cls, experiment: Experiment, size: DataSize) -> "_Step":
         """Return the step of an experiment on data of this size; weights start at random, which costs the same."""
-        spec = experiment.model
-        network = NetworkSpec(spec.name, size.shape, size.classes, spec.width, 0)
-        batch = int(experiment.method.get("batch", _BATCH))
-        return cls(experiment.method_name, network, batch, size.is_table, experiment)
+        network = network_for_shape(experiment, size.shape, size.classes).without_weights()
+        batch, frozen = int(experiment.method.get("batch", _BATCH)), None
+        if network.freeze:
+            frozen = replace(network.whole(), weights="", seed=0)
+            network = frozen.last_layer(frozen.build().feature_size)
+        network = replace(network, seed=0, base="")
+        is_table = size.is_table or frozen is not None
+        return cls(experiment.method_name, network, batch, is_table, experiment, frozen)
 
 
 @cache
@@ -107,6 +115,19 @@ def _sample_seconds(step: _Step) -> float:
     if seconds > _LONG or step.batch <= _FIRST_BATCH:
         return seconds / (_TIMED_BATCHES * _FIRST_BATCH)
     return _time_client(step, step.batch) / (_TIMED_BATCHES * step.batch)
+
+
+@cache
+def _feature_seconds(network: NetworkSpec) -> float:
+    """Return the seconds of a forward pass divided by its samples."""
+    net = network.build().to(devices()[0]).predictor()
+    seconds = []
+    with torch.no_grad():
+        for _ in range(2):  # the first one prepares torch
+            started = time.process_time() if net.device.type == "cpu" else time.perf_counter()
+            net(torch.zeros(_FIRST_BATCH, *network.shape, device=net.device))
+            seconds.append((time.process_time() if net.device.type == "cpu" else time.perf_counter()) - started)
+    return seconds[-1] / _FIRST_BATCH
 
 
 def _time_client(step: _Step, batch: int) -> float:

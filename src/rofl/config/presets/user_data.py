@@ -7,16 +7,18 @@ from statistics import median
 from typing import Any
 
 from rofl.config.overrides import apply_overrides
-from rofl.config.presets.effort import Effort, pixel_budget, run_size
+from rofl.config.presets.effort import FROZEN_SIDE, Effort, frozen_pixels, pixel_budget, run_size
 from rofl.config.presets.preset import Preset
 from rofl.config.presets.quick import SELF_LABELS, self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset
 from rofl.data.in_memory.load_object import as_dataset
+from rofl.data.pretrained_weights import network_folder
 from rofl.data.specs import IN_MEMORY
 from rofl.data.user import Progress, load_user_data
 from rofl.data.user.names import safe_names
+from rofl.models.hf_network import PREFIX
 
 _MIN_PATIENCE = 10  # rounds
 _MAX_COHORT = 10  # clients a round
@@ -24,6 +26,7 @@ _MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
 _METHOD = "rofl-plus"  # nobody knows how many labels are wrong, nor how hard the data is
 _NO_SETTINGS: Settings = {}
+_FORM = ("data.side", "data.channels", "data.tokenizer")  # in which samples in memory are read
 
 
 def from_data(
@@ -47,7 +50,10 @@ def from_data(
         dotted["method.name"] = dotted.pop("method")
     if isinstance(path, str | Path):
         return choose_for_data(path, dotted, progress=progress, effort=effort)[0]
-    return choose_for_dataset(as_dataset(path), dotted, effort)
+    dotted |= _tokenizer(apply_overrides({}, dotted))
+    spec = parse_experiment(apply_overrides({}, {key: dotted[key] for key in dotted if key in _FORM})).data
+    images = as_dataset(path, side=spec.side, channels=spec.channels, tokenizer=spec.tokenizer)
+    return choose_for_dataset(images, dotted, effort)
 
 
 def choose_for_data(
@@ -68,9 +74,12 @@ def choose_for_data(
     """
     test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
     dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
+    dotted |= _tokenizer(apply_overrides(base, dotted))
     given = apply_overrides(base, dotted)
     spec = parse_experiment({"data": given["data"]}).data
     source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
+    if _is_frozen(given):
+        source = replace(source, most_pixels=frozen_pixels(effort), most_side=FROZEN_SIDE)
     images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
     chosen = _choose(images, given, spec.title, effort)
@@ -136,8 +145,14 @@ def choose_settings(summary: DataSummary, given: Settings, title: str, clients: 
         title: The name of the data.
         clients: The number of clients.
     """
-    method = given.get("method", {})
-    return _make_preset(summary, clients, title).for_method(method.get("name") if isinstance(method, Mapping) else None)
+    method, model = (given.get(key, {}) for key in ("method", "model"))
+    chosen = _make_preset(summary, clients, title).for_method(
+        method.get("name") if isinstance(method, Mapping) else None
+    )
+    name = model.get("name", "") if isinstance(model, Mapping) else ""
+    if ":" in str(name):  # a network of others has a width of its own
+        return {**chosen, "model": {key: value for key, value in chosen["model"].items() if key != "width"}}
+    return chosen
 
 
 def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
@@ -194,6 +209,21 @@ def _merge_tables(chosen: Settings, base: Settings) -> Settings:
         table = merged.get(key)
         merged[key] = {**table, **value} if isinstance(table, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+def _is_frozen(given: Settings) -> bool:
+    model = given.get("model")
+    return isinstance(model, Mapping) and model.get("freeze") is True
+
+
+def _tokenizer(given: Settings) -> dict[str, str]:
+    """Return the setting of the tokenizer that lies beside a network of Hugging Face, unless there is one."""
+    name = given.get("model", {}).get("name", "") if isinstance(given.get("model"), Mapping) else ""
+    set_already = isinstance(given.get("data"), Mapping) and given["data"].get("tokenizer")
+    if not isinstance(name, str) or not name.startswith(PREFIX) or set_already:
+        return {}
+    folder = network_folder(name.removeprefix(PREFIX))
+    return {"data.tokenizer": str(folder.absolute())} if (folder / "tokenizer.json").is_file() else {}
 
 
 def _absolute(path: str | Path) -> str:

@@ -12,7 +12,9 @@ from rofl.data.user.samples import Listing
 from rofl.data.user.source import UserSource
 
 
-def as_dataset(source: Any, *, test: Any = None, name: str = "arrays") -> Dataset:
+def as_dataset(
+    source: Any, *, test: Any = None, name: str = "arrays", side: int = 0, channels: int = 0, tokenizer: str = ""
+) -> Dataset:
     """Return a data set from an object that holds samples.
 
     Args:
@@ -23,6 +25,9 @@ def as_dataset(source: Any, *, test: Any = None, name: str = "arrays") -> Datase
         test: another object with images and labels as keys or attributes, which are the test part, such as
             torchvision's `train=False`.
         name: of the data set, for summaries.
+        side: pixels to which images of several sizes are made square; 0 to choose. Arrays keep their size.
+        channels: of such images; 0 to choose.
+        tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
 
     Raises:
         UserError: the object is something else, or its samples do not fit together.
@@ -35,7 +40,8 @@ def as_dataset(source: Any, *, test: Any = None, name: str = "arrays") -> Datase
         return source
     listing = _list_object(source) if test is None else None
     if listing is not None:
-        return load_listing(listing, UserSource(f"the {type(source).__name__}"))
+        about = UserSource(f"the {type(source).__name__}", side=side, channels=channels, tokenizer=tokenizer)
+        return load_listing(listing, about)
     return from_fields(source, test=test, name=name)
 
 

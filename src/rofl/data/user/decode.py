@@ -31,18 +31,19 @@ def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
         return list(pool.map(_inspect, [sample.content for sample in samples]))
 
 
-def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0) -> int:
-    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to 64.
+def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0, most_side: int = _LARGEST) -> int:
+    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to `most_side`.
 
     Args:
         infos: of all images.
         most_pixels: of all images together; many images are made smaller for it, but not below 32; 0 for any number.
+        most_side: the largest side.
     """
     shorter = [min(info.size) for info in infos if not info.error]
-    middle = int(median(shorter)) if shorter else _LARGEST
-    largest = _LARGEST
+    middle = int(median(shorter)) if shorter else most_side
+    largest = most_side
     if most_pixels and shorter:
-        largest = max(_LEAST_CHOSEN, min(_LARGEST, math.isqrt(most_pixels // len(shorter))))
+        largest = max(_LEAST_CHOSEN, min(most_side, math.isqrt(most_pixels // len(shorter))))
     return max(_SMALLEST, min(largest, middle) // _STEP * _STEP)
 
 

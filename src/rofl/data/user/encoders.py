@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from rofl.data.token_numbers import read_tokenizer
 from rofl.data.user.table_encoder import Rows, TableEncoder
 from rofl.data.user.text_encoder import TEXT, TextEncoder
 from rofl.errors import UserError
@@ -13,14 +15,17 @@ from rofl.errors import UserError
 Encoder: TypeAlias = TableEncoder | TextEncoder
 
 
-def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int]) -> Encoder:
+def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int], tokenizer: str = "") -> Encoder:
     """Return the encoder for these columns: that of texts where the only one is called `text`.
 
     Args:
         names: the F names of the columns.
         rows: the N rows of F cells each, training rows and others.
         train: the indices of the training rows.
+        tokenizer: for texts: the path of a tokenizer.json or of its folder; "" to hash words.
     """
+    if tuple(names) == (TEXT,) and tokenizer:
+        return TextEncoder(tokenizer=read_tokenizer(Path(tokenizer)))
     return TextEncoder() if tuple(names) == (TEXT,) else TableEncoder.fit(names, rows, train)
 
 

@@ -87,7 +87,7 @@ def scan_listing(
     infos, notes = inspect_all(samples), list(listing.notes)
     pixels, unreadable = torch.empty(0), dict[int, str]()
     if not listing.features:
-        side = source.side or suitable_side(infos, source.most_pixels)
+        side = source.side or suitable_side(infos, source.most_pixels, source.most_side)
         channels = source.channels or suitable_channels(samples, infos)
         pixels, unreadable = decode_all(samples, infos, side, channels, progress)
     reasons = {samples[row].id: reason for row, reason in unreadable.items()}
@@ -98,7 +98,7 @@ def scan_listing(
     _check_parts(source, samples, train, test, split)
     if listing.features:
         cells = [sample.content for sample in samples if isinstance(sample.content, tuple)]
-        encoder = encoder or fit_encoder(listing.features, cells, train)
+        encoder = encoder or fit_encoder(listing.features, cells, train, source.tokenizer)
         pixels = encoder.transform(cells, listing.features)
         notes += encoder.notes(cells, listing.features)
     empty = {sample.client for sample in samples if not sample.test} - {samples[row].client for row in train}

@@ -9,6 +9,7 @@ from rofl.data.user.samples import Listing
 from rofl.errors import UserError
 
 SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; any other source is a folder
+MOST_SIDE = 64  # pixels, where the side is chosen: more takes a network that is trained as a whole too long
 MOST_PIXELS = 8_000_000  # of all images: the smallest network then gives a result in about 10 minutes on two cores
 _FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
 
@@ -26,6 +27,8 @@ class UserSource:
         fingerprint: that the data must have; "" for any.
         classes: all classes, though some may have no sample here; () for those that occur.
         most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
+        most_side: pixels of the square images at most, where their side is chosen.
+        tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
     """
 
     path: str
@@ -36,6 +39,8 @@ class UserSource:
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
     most_pixels: int = MOST_PIXELS
+    tokenizer: str = ""
+    most_side: int = MOST_SIDE
 
 
 def list_samples(source: UserSource) -> Listing:

@@ -1,6 +1,7 @@
 """Encoding of texts as network inputs: words become numbers by hashing, so that nothing is fitted or shared.
 
-A federation needs no common vocabulary, and no client learns which words another one has.
+A federation needs no common vocabulary, and no client learns which words another one has. A pretrained network has a
+tokenizer of its own, which is used in place of the hashing.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from rofl.core.settings import Spec
+from rofl.data.token_numbers import count_tokens, token_numbers
 from rofl.data.user.names import plural
-from rofl.data.word_numbers import split_words, word_number
+from rofl.data.word_numbers import BUCKETS, split_words, word_number
 from rofl.errors import UserError
 
 TEXT = "text"  # the column of texts: a table with no other column to learn from is a data set of texts
@@ -23,15 +25,17 @@ Rows = Sequence[tuple[str, ...]]  # the cells of each row
 
 
 class TextEncoder(Spec):
-    """Turns each text into the numbers of its first words.
+    """Turns each text into the numbers of its first words, or of its first tokens.
 
     Attributes:
-        length: words of a text that are used; the rest is left out.
+        length: words or tokens of a text that are used; the rest is left out.
+        tokenizer: the content of a tokenizer.json; "" to hash words.
     """
 
     format: Literal[1] = 1
     kind: Literal["text"] = "text"
     length: Annotated[int, Field(ge=1, le=4096)] = _LENGTH
+    tokenizer: str = Field("", repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,19 +55,30 @@ class TextEncoder(Spec):
         place = self._place(names)
         numbers = np.zeros((len(rows), self.length), dtype=np.float32)
         for row, cells in enumerate(rows):
-            found = [word_number(word) for word in split_words(cells[place])[: self.length]]
+            found = self._numbers(cells[place], self.length)
             numbers[row, : len(found)] = found
         return torch.from_numpy(numbers)[:, :, None, None]
 
     def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
         """Return sentences on what of these texts was not used, for the reader of results."""
-        place = self._place(names)
-        long = sum(len(split_words(cells[place])) > self.length for cells in rows)
-        return [f"Only the first {self.length} words were used of {plural(long, 'longer text')}."] if long else []
+        place, words = self._place(names), "tokens" if self.tokenizer else "words"
+        long = sum(len(self._numbers(cells[place], self.length + 1)) > self.length for cells in rows)
+        return [f"Only the first {self.length} {words} were used of {plural(long, 'longer text')}."] if long else []
+
+    @property
+    def largest(self) -> int:
+        """The largest number of a word or token."""
+        return count_tokens(self.tokenizer) if self.tokenizer else BUCKETS - 1
 
     def to_json(self) -> str:
         """Return the parameters as JSON."""
         return self.model_dump_json(indent=1) + "\n"
+
+    def _numbers(self, text: str, most: int) -> list[int]:
+        """Return the numbers of a text's first words or tokens, at least 1 each."""
+        if self.tokenizer:
+            return token_numbers(self.tokenizer, text, most)
+        return [word_number(word) for word in split_words(text)[:most]]
 
     def _place(self, names: Sequence[str] | None) -> int:
         columns = self.names if names is None else tuple(names)

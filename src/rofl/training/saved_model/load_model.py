@@ -46,7 +46,8 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
     experiment, summary = folder.read_experiment(), folder.read_summary()
     weights = folder.read_model(summary).model
     record = folder.read_model_record() or _old_record(folder, experiment, summary, data_dir)
-    return TrainedModel(record, record.build(weights, str(folder.path)).to(devices()[0]))
+    network = record.build(weights, str(folder.path), folder.base_path)
+    return TrainedModel(record.for_whole(network), network.to(devices()[0]))
 
 
 def _old_record(folder: RunDir, experiment: Experiment, summary: RunSummary, data_dir: Path | None) -> ModelRecord:

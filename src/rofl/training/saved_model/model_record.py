@@ -1,5 +1,6 @@
 """model.json: all that a saved model is, beside its weights."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -7,10 +8,14 @@ from pydantic import ValidationError
 from rofl.core.serialization import parse_json
 from rofl.core.settings import Spec
 from rofl.core.tensors import Tensors, digest
-from rofl.data.preprocessing import Preprocessing
+from rofl.data.preprocessing import ImagePreprocessing, Preprocessing
 from rofl.errors import UserError
-from rofl.methods.weights import load_weights
+from rofl.methods.weights import load_weights, model_weights
 from rofl.models import Network
+from rofl.models.fit_inputs import NO_SCALING, PixelScaling
+from rofl.models.last_layer import set_last_layer
+from rofl.models.lora import merge_adapters
+from rofl.models.model_registry import ForeignInputs
 from rofl.simulation.client import NetworkSpec
 
 FORMAT: Literal[1] = 1
@@ -24,12 +29,20 @@ class NetworkRecord(Spec):
         shape: channels, height and width of an input.
         width: a factor for all channel counts.
         seed: of the initial weights.
+        config: of a network of Hugging Face, as JSON.
+        freeze: whether only the last layer was trained; the other weights are in base.safetensors.
+        lora: the rank of the adapters that were trained beside the last layer; 0 for none.
+        base: the SHA-256 of the weights that were not trained.
     """
 
     name: str
     shape: tuple[int, int, int]
     width: float = 1.0
     seed: int = 0
+    config: str = ""
+    freeze: bool = False
+    lora: int = 0
+    base: str = ""
 
 
 class ModelRecord(Spec):
@@ -63,19 +76,59 @@ class ModelRecord(Spec):
             classes: the names of the classes.
             preprocessing: how raw samples become network inputs.
         """
-        built = NetworkRecord(name=network.name, shape=network.shape, width=network.width, seed=network.seed)
+        built = NetworkRecord(
+            name=network.name,
+            shape=network.shape,
+            width=network.width,
+            seed=network.seed,
+            config=network.foreign.config,
+            freeze=network.freeze,
+            lora=network.lora,
+            base=network.base,
+        )
         return cls(title=title, network=built, classes=classes, preprocessing=preprocessing)
 
     def with_weights(self, weights: Tensors) -> "ModelRecord":
         """Return the record for these weights."""
         return self.model_copy(update={"digest": digest(weights)})
 
-    def build(self, weights: Tensors, source: str) -> Network:
-        """Return the network with its weights, in evaluation mode.
+    def network_spec(self, base: Path | None = None) -> NetworkSpec:
+        """Return how the network was built for training.
 
         Args:
-            weights: by their names in the network.
+            base: the file with the weights that were not trained.
+
+        Raises:
+            UserError: such a file is needed and is not there.
+        """
+        network, form = self.network, self.preprocessing
+        scaling = PixelScaling(form.mean, form.std) if isinstance(form, ImagePreprocessing) else NO_SCALING
+        spec = NetworkSpec(
+            network.name,
+            network.shape,
+            len(self.classes),
+            network.width,
+            network.seed,
+            freeze=network.freeze,
+            lora=network.lora,
+            base=network.base,
+            foreign=ForeignInputs(scaling, network.config),
+        )
+        if not (network.freeze or network.lora):
+            return spec
+        if base is None or not base.is_file():
+            raise UserError(
+                "The weights that this model was trained upon are not there (base.safetensors).", "the whole run folder"
+            )
+        return spec.with_base(base)
+
+    def build(self, weights: Tensors, source: str, base: Path | None = None) -> Network:
+        """Return the whole network with its weights, in evaluation mode; adapters are merged into it.
+
+        Args:
+            weights: that were trained, by their names in the network.
             source: where they come from, for error messages.
+            base: the file with the weights that were not trained, if there are such.
 
         Raises:
             UserError: the weights are another network's, or were changed.
@@ -84,13 +137,24 @@ class ModelRecord(Spec):
             raise UserError(
                 f"The weights of {source} are not those that its model.json was written for.", "run it again"
             )
-        network = self.network
-        net = NetworkSpec(network.name, network.shape, len(self.classes), network.width, network.seed).build()
+        spec = self.network_spec(base)
+        net = spec.build_base() if spec.freeze else spec.build()
         try:
-            load_weights(net, weights)
+            if spec.freeze:
+                set_last_layer(net, weights)
+            else:
+                load_weights(net, weights)
+                net = merge_adapters(net) if spec.lora else net
         except (ValueError, RuntimeError) as error:
             raise UserError(f"The weights of {source} do not fit its network ({error}).", "run it again") from error
         return net.eval()
+
+    def for_whole(self, net: Network) -> "ModelRecord":
+        """Return the record of the whole network, whatever part of it was trained; it needs no other file."""
+        if not (self.network.freeze or self.network.lora):
+            return self
+        whole = self.network.model_copy(update={"freeze": False, "lora": 0, "base": ""})
+        return self.model_copy(update={"network": whole}).with_weights(model_weights(net))
 
     def to_json(self) -> str:
         """Return the content of model.json."""

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from rofl.core.rng import generator
 from rofl.data.preprocessing import ImagePreprocessing, TextPreprocessing
-from rofl.data.word_numbers import BUCKETS
 from rofl.errors import UserError
 from rofl.training.saved_model.trained_model import TrainedModel
 
@@ -111,7 +110,7 @@ def _random_samples(model: TrainedModel, count: int) -> Tensor:
         size = (count, form.channels, form.height, form.width)
         return torch.randint(0, 256, size, generator=rng).to(torch.uint8)
     if isinstance(form, TextPreprocessing):
-        return torch.randint(0, BUCKETS, (count, form.encoder.length), generator=rng)
+        return torch.randint(0, form.encoder.largest + 1, (count, form.encoder.length), generator=rng)
     columns = form.features if form.encoder is None else len(form.encoder.used)
     return torch.randint(0, 3, (count, columns), generator=rng).double()
 

@@ -1,0 +1,65 @@
+"""Texts as the numbers of their tokens, by the tokenizer of a pretrained network (tokenizer.json)."""
+
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rofl.data.regular_file import read_regular
+from rofl.errors import UserError
+
+_MOST_BYTES = 64_000_000  # of a tokenizer.json; those of large vocabularies have 20 million
+
+
+def read_tokenizer(path: Path) -> str:
+    """Return the content of a tokenizer.json, after a check that it can be used.
+
+    Args:
+        path: the file, or a folder that has it.
+
+    Raises:
+        UserError: it is not there, or is something else; or the package tokenizers is not installed.
+    """
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        content = read_regular(file, _MOST_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise UserError(
+            f"The tokenizer {file} cannot be read ({reason}).", "data.tokenizer=FOLDER with a tokenizer.json"
+        ) from error
+    _tokenizer(content)
+    return content
+
+
+def token_numbers(tokenizer: str, text: str, length: int) -> list[int]:
+    """Return the numbers of a text's first tokens, each plus 1: 0 stands for none.
+
+    Args:
+        tokenizer: the content of a tokenizer.json.
+        text: to be split.
+        length: the most tokens.
+    """
+    ids: list[int] = _tokenizer(tokenizer).encode(text).ids
+    return [number + 1 for number in ids[:length]]
+
+
+def count_tokens(tokenizer: str) -> int:
+    """Return how many different tokens there are."""
+    count: int = _tokenizer(tokenizer).get_vocab_size()
+    return count
+
+
+@lru_cache(maxsize=2)
+def _tokenizer(content: str) -> Any:
+    if importlib.util.find_spec("tokenizers") is None:
+        raise UserError("The package tokenizers is not installed.", "pip install '.[networks]'")
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(content)
+    except Exception as error:  # it raises nothing more special
+        raise UserError(f"The tokenizer cannot be used ({error}).", "a tokenizer.json of Hugging Face") from error
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
