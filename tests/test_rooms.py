@@ -44,6 +44,7 @@ HOMES = {
     "mlflow": "tracking/",
     "pydicom": "data/dicom.py",
     "opacus": "training/privacy_budget.py",
+    "ray": "reproduce/ray_cells.py",
     "onnxruntime": "training/saved_model/traced_export.py",
 }
 PUBLIC_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}
