@@ -94,7 +94,6 @@ def _friedman(table: np.ndarray) -> float | None:
     """Return the p-value of Friedman's test for accuracies (methods, settings)."""
     from scipy.stats import friedmanchisquare
 
-    if table.shape[0] < 3 or table.shape[1] < 2:
+    if table.shape[0] < 3 or table.shape[1] < 2 or not np.ptp(table, axis=0).any():  # all are equal everywhere
         return None
-    found = float(friedmanchisquare(*table).pvalue)
-    return None if math.isnan(found) else found  # nan where all are equal everywhere
+    return float(friedmanchisquare(*table).pvalue)
