@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rofl
+from benchmarks import leaderboard
 from rofl.methods import METHODS
 from rofl.methods.fedavg import FedAvg
 from rofl.report import write_benchmark_page
@@ -335,3 +336,13 @@ def test_a_cluster_that_cannot_be_is_one_sentence(plan: BenchmarkPlan, monkeypat
 def test_the_list_of_benchmarks_is_what_plans_take() -> None:
     for name in BENCHMARKS:
         assert make_benchmark_plan(name, methods=["plain"], seeds=1).name == name
+
+
+def test_tables_take_the_place_of_earlier_ones_in_the_page() -> None:
+    page = (Path(__file__).parents[2] / leaderboard.PAGE).read_text()
+    assert page.count(leaderboard.BEGIN) == page.count(leaderboard.END) == 1
+    once = leaderboard.with_tables(page, "| new |\n")
+    assert once == leaderboard.with_tables(once, "| new |\n")
+    assert f"{leaderboard.BEGIN}\n| new |\n{leaderboard.END}" in once
+    assert once.startswith(page.partition(leaderboard.BEGIN)[0])
+    assert once.endswith(page.partition(leaderboard.END)[2])

@@ -40,9 +40,9 @@ def benchmark_command(
     """Compare methods at equal gradient steps and at equal time, over settings and seeds; finished cells are kept."""
     from rofl.cli.benchmark_output import listing, ranking_output
     from rofl.cli.progress import cells_bar
-    from rofl.cli.reproduce_tables import cost_line
+    from rofl.cli.reproduce_tables import print_cost
     from rofl.report import write_benchmark_page, write_ranking_picture
-    from rofl.reproduce import benchmark, benchmark_rows, make_benchmark_plan, plan_cost
+    from rofl.reproduce import benchmark, benchmark_rows, make_benchmark_plan
     from rofl.reproduce.benchmark_files import benchmark_rows_json, write_benchmark_files
 
     if list_all:
@@ -50,18 +50,11 @@ def benchmark_command(
         return
     rows = [*(_words(methods) or benchmark_rows()), *(method or [])]
     plan = make_benchmark_plan(name, scale, data, rows, _words(settings), seeds, out)
-    cost = plan_cost(plan)
-    print_message(cost_line(plan, cost))
+    print_cost(plan, as_json=plan_only and as_json)
     if plan_only:
-        if as_json:
-            print_json(asdict(cost))
         return
-    try:
-        with cells_bar() as on_progress:
-            board = benchmark(plan, jobs=jobs, on=on, data_dir=data_dir, on_progress=on_progress)
-    except KeyboardInterrupt:
-        print_message("Stopped. Finished cells are kept; the same command goes on.")
-        raise typer.Exit(130) from None
+    with cells_bar() as on_progress:
+        board = benchmark(plan, jobs=jobs, on=on, data_dir=data_dir, on_progress=on_progress)
     markdown, page = write_benchmark_files(board), write_benchmark_page(board, plan.out / f"{plan.name}.html")
     if board.steps_ranking.methods:
         title = "Methods at equal gradient steps"

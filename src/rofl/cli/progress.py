@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rofl import tracking
@@ -95,7 +96,10 @@ def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "image
 
 @contextmanager
 def cells_bar() -> "Iterator[OnProgress]":
-    """Yield a callback for runs of cells: a bar with the time left, or a line per cell without a terminal."""
+    """Yield a callback for runs of cells: a bar with the time left, or a line per cell without a terminal.
+
+    Ctrl-C ends the command with a sentence and exit code 130.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"))
     remaining = TimeRemainingColumn(compact=True)
     shown: set[Path] = set()
@@ -113,7 +117,11 @@ def cells_bar() -> "Iterator[OnProgress]":
                     print_message(f"runs {path.name}{_time_left(now, rounds_before, started)}")
                 shown.add(path)
 
-        yield on_progress
+        try:
+            yield on_progress
+        except KeyboardInterrupt:
+            print_message("Stopped. Finished cells are kept; the same command goes on.")
+            raise typer.Exit(130) from None
 
 
 def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
