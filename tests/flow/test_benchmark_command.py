@@ -20,13 +20,13 @@ def test_the_list_names_benchmarks_settings_and_methods(tmp_path) -> None:
     done = rofl("benchmark", "--list", "--json", cwd=tmp_path)
     assert done.returncode == 0
     listed = json.loads(done.stdout)
-    assert list(listed) == ["noise", "clients", "all", "--settings", "--methods"]
-    assert "rho 1 tau 0.5 Dirichlet 0.3" in listed["--settings"]
-    assert "fedcorr" in listed["--methods"]
+    assert list(listed) == ["noise", "clients", "all", "settings", "methods"]
+    assert "rho 1 tau 0.5 Dirichlet 0.3" in listed["settings"]
+    assert "fedcorr" in listed["methods"]
 
 
 def test_a_plan_says_what_it_would_cost_and_runs_nothing(tmp_path) -> None:
-    arguments = ["noise", "--methods", "plain,fedlsr", "--method", PLUGIN, "--settings", "clean,pair 0.2", "--plan"]
+    arguments = ["noise", "--cells", "plain,fedlsr,clean,pair 0.2", "--method", PLUGIN, "--plan"]
     done = rofl("benchmark", *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "noise at scale tiny: 30 runs, 0 finished already; about " in done.stderr
@@ -37,7 +37,7 @@ def test_a_plan_says_what_it_would_cost_and_runs_nothing(tmp_path) -> None:
     ("arguments", "words"),
     [
         (["nosie"], "There is no benchmark 'nosie'. Try: 'noise'"),
-        (["--methods", "plain,rolf"], "There is no method of benchmarks 'rolf'. Try: 'rofl'"),
+        (["--cells", "plain,rolf"], "There is no method or setting of the benchmark all 'rolf'. Try: 'rofl'"),
         (["--scale", "huge"], "'huge' is not one of"),
     ],
 )
@@ -50,7 +50,7 @@ def test_a_mistake_is_one_sentence(tmp_path, arguments, words) -> None:
 
 @pytest.mark.slow
 def test_a_benchmark_that_is_killed_goes_on_and_a_method_of_somebody_else_takes_part(tmp_path) -> None:
-    words = ["noise", "--methods", "plain", "--method", PLUGIN, "--settings", "clean,symmetric 0.4", "--seeds", "1"]
+    words = ["noise", "--cells", "plain,clean,symmetric 0.4", "--method", PLUGIN, "--seeds", "1"]
     command = [sys.executable, "-m", "rofl", "benchmark", *words, "--out", "kept", "--jobs", "1"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
     cells = tmp_path / "kept" / "tiny" / "cells"

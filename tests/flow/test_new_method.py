@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_run(folder: Path) -> None:
     assert [words[0] for words in commands] == ["run", "compare", "benchmark"]
     for words in commands[:2]:
         run(*words, "--workers", "0")
-    planned = CliRunner().invoke(app, [*commands[2], "--methods", "plain", "--plan"])
+    planned = CliRunner().invoke(app, [*commands[2], "--cells", "plain", "--plan"])
     assert planned.exit_code == 0, f"{planned.output} {planned.exception}"
 
 

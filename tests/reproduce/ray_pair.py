@@ -27,6 +27,7 @@ def cells() -> list[Experiment]:
 
 def main() -> None:
     """Start the cluster, run the cells twice, and print what came of them."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 would wait for whatever else the machine does
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

@@ -49,7 +49,7 @@ def test_the_settings_are_those_of_the_field() -> None:
     assert list(benchmark_settings("noise", "mnist")) == noise
     assert list(benchmark_settings("clients", "cifar10")) == clients
     assert list(benchmark_settings("all", "cifar10")) == [*noise, "CIFAR-10N worse", *clients]
-    plan = make_benchmark_plan("clients", methods=["plain"], seeds=1)
+    plan = make_benchmark_plan("clients", cells=["plain"], seeds=1)
     first, second, third = (runs[0] for runs in plan.runs.values())
     assert first.noise.text == second.noise.text == "redraw 0.5 to 1"
     assert (first.data.partition, second.data.partition, second.data.alpha) == ("iid", "dirichlet", 0.3)
@@ -58,14 +58,14 @@ def test_the_settings_are_those_of_the_field() -> None:
 
 def test_every_method_of_the_package_is_compared() -> None:
     assert {*METHODS, "plain+gce", "plain+sce", "plain+elr", "plain+mixup", "fedfixer-1"} == set(benchmark_rows())
-    plan = make_benchmark_plan("noise", methods=["plain+gce", "fedfixer-1"], settings=["clean"], seeds=2)
+    plan = make_benchmark_plan("noise", cells=["plain+gce", "fedfixer-1", "clean"], seeds=2)
     gce, fixer = plan.runs.values()
     assert [run.seed for run in gce] == [0, 1]
     assert (gce[0].method["loss"], fixer[0].method["inner_steps"]) == ("gce", 1)
 
 
 def test_seeds_come_before_settings_and_settings_before_methods() -> None:
-    plan = make_benchmark_plan("noise", methods=["plain", "fedprox"], settings=["clean", "pair 0.2"], seeds=2)
+    plan = make_benchmark_plan("noise", cells=["plain", "fedprox", "clean", "pair 0.2"], seeds=2)
     order = [(run.seed, run.noise.kind, run.method_name) for run in plan.experiments()]
     assert order == [
         (seed, kind, name) for seed in (0, 1) for kind in ("symmetric", "pair") for name in ("plain", "fedprox")
@@ -77,10 +77,10 @@ def test_seeds_come_before_settings_and_settings_before_methods() -> None:
     ("arguments", "words"),
     [
         ({"name": "nosie"}, "There is no benchmark 'nosie'. Try: 'noise'"),
-        ({"methods": ["plan"]}, "There is no method of benchmarks 'plan'. Try: 'plain'"),
-        ({"methods": ["no.such:Method"]}, "cannot be imported"),
-        ({"settings": ["pair 0.3"]}, "There is no setting of the benchmark all 'pair 0.3'."),
-        ({"settings": ["CIFAR-10N worse"], "scale": "lite", "data": "mnist"}, "There is no setting"),
+        ({"cells": ["plan"]}, "There is no method or setting of the benchmark all 'plan'. Try: 'plain'"),
+        ({"cells": ["no.such:Method"]}, "cannot be imported"),
+        ({"cells": ["pair 0.3"]}, "There is no method or setting of the benchmark all 'pair 0.3'."),
+        ({"cells": ["CIFAR-10N worse"], "scale": "lite", "data": "mnist"}, "There is no method or setting"),
         ({"data": "cifar10"}, "The scale tiny is on the embedded digits, not on cifar10."),
         ({"data": "imagenet", "scale": "lite"}, "There is no data set of benchmarks 'imagenet'."),
     ],
@@ -93,7 +93,7 @@ def test_a_wrong_name_is_one_sentence(arguments, words) -> None:
 
 @pytest.mark.parametrize(("scale", "rounds", "width"), [("lite", 30, 0.125), ("medium", 120, 0.25), ("paper", 1000, 1)])
 def test_larger_scales_have_their_own_network_and_rounds(scale, rounds, width) -> None:
-    plan = make_benchmark_plan("noise", scale, methods=["plain", "coteaching"], settings=["CIFAR-10N worse"], seeds=1)
+    plan = make_benchmark_plan("noise", scale, cells=["plain", "coteaching", "CIFAR-10N worse"], seeds=1)
     plain, teaching = (runs[0] for runs in plan.runs.values())
     assert (plain.data.name, plain.noise.kind, plain.rounds, plain.model.width) == ("cifar10", "human", rounds, width)
     assert teaching.rounds == rounds // 2
@@ -105,7 +105,7 @@ def test_larger_scales_have_their_own_network_and_rounds(scale, rounds, width) -
 
 @pytest.mark.parametrize("row", benchmark_rows())
 def test_a_method_has_as_many_gradient_steps_as_plain_at_most(row) -> None:
-    plan = make_benchmark_plan("noise", methods=[row], settings=["symmetric 0.4"], seeds=1)
+    plan = make_benchmark_plan("noise", cells=[row, "symmetric 0.4"], seeds=1)
     ((run,),) = plan.runs.values()
     passes = PASSES.get(row, 1)
     assert run.rounds == 20 // passes
@@ -113,15 +113,15 @@ def test_a_method_has_as_many_gradient_steps_as_plain_at_most(row) -> None:
 
 
 def test_rounds_that_a_method_counts_shrink_with_its_rounds() -> None:
-    plan = make_benchmark_plan("noise", methods=["fedfixer", "coteaching"], settings=["symmetric 0.4"], seeds=1)
-    fixer, teaching = (runs[0] for runs in plan.runs.values())
+    plan = make_benchmark_plan("noise", cells=["fedfixer", "coteaching", "symmetric 0.4"], seeds=1)
+    teaching, fixer = (runs[0] for runs in plan.runs.values())
     assert (fixer.rounds, fixer.method["start"], fixer.method["beta_ramp"]) == (3, 1, 1)
     assert (teaching.rounds, teaching.method["warmup"]) == (10, 5)
 
 
 def test_a_method_from_elsewhere_cannot_have_more_steps_by_saying_nothing() -> None:
     name = f"{__name__}:Thrice"
-    plan = make_benchmark_plan("noise", methods=["plain", name], settings=["clean"], seeds=1)
+    plan = make_benchmark_plan("noise", cells=["plain", name, "clean"], seeds=1)
     plain, thrice = (runs[0] for runs in plan.runs.values())
     assert (plain.rounds, thrice.rounds, gradient_passes(thrice)) == (20, 6, 3)
     assert with_equal_steps(plain) is plain
@@ -213,7 +213,7 @@ def finish(run_dir: RunDir, run: rofl.Experiment, accuracies: list[float], secon
 @pytest.fixture
 def plan(tmp_path) -> BenchmarkPlan:
     methods = ["plain", "coteaching", "fedprox", "rofl"]
-    return make_benchmark_plan("noise", methods=methods, settings=["clean", "pair 0.45"], seeds=2, out=tmp_path)
+    return make_benchmark_plan("noise", cells=[*methods, "clean", "pair 0.45"], seeds=2, out=tmp_path)
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_names_in_the_picture_are_text_and_methods_are_in_order() -> None:
 
 def test_finished_cells_are_not_run_again(board: Leaderboard, plan: BenchmarkPlan) -> None:
     rows = ["plain", "fedprox"]
-    fewer = make_benchmark_plan("noise", methods=rows, settings=["clean"], seeds=2, out=plan.out.parent)
+    fewer = make_benchmark_plan("noise", cells=[*rows, "clean"], seeds=2, out=plan.out.parent)
     again = benchmark(fewer, jobs=1)  # nothing is started: the cells of the larger plan are there
     assert again.by_steps.cells == tuple(board.by_steps.cell(row, "clean") for row in rows)
 
@@ -335,7 +335,7 @@ def test_a_cluster_that_cannot_be_is_one_sentence(plan: BenchmarkPlan, monkeypat
 
 def test_the_list_of_benchmarks_is_what_plans_take() -> None:
     for name in BENCHMARKS:
-        assert make_benchmark_plan(name, methods=["plain"], seeds=1).name == name
+        assert make_benchmark_plan(name, cells=["plain"], seeds=1).name == name
 
 
 def test_tables_take_the_place_of_earlier_ones_in_the_page() -> None:

@@ -13,15 +13,14 @@ from rofl.errors import UserError
 ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scale, which would import torch
 
 
-@app.command("benchmark", epilog="Example: rofl benchmark noise --methods plain,fedcorr,rofl --seeds 3")
+@app.command("benchmark", epilog="Example: rofl benchmark noise --cells plain,fedcorr,rofl --seeds 3")
 def benchmark_command(
     name: Annotated[str, typer.Argument(help="noise, clients or all; --list says what is in them")] = "all",
     scale: Annotated[
         ScaleName, typer.Option(help="tiny: digits; lite: 10,000 images; medium: all; paper: the paper's network")
     ] = "tiny",
     data: Annotated[str, typer.Option(help="cifar10 or mnist; tiny is on the embedded digits")] = "",
-    methods: Annotated[str, typer.Option(help="only these, with commas between; --list shows all")] = "",
-    settings: Annotated[str, typer.Option(help="only these, with commas between; --list shows all")] = "",
+    cells: Annotated[str, typer.Option(help="only these methods and settings, with commas between; see --list")] = "",
     method: Annotated[
         list[str] | None, typer.Option(help="a further method, such as package.module:Class; may be given again")
     ] = None,
@@ -42,14 +41,14 @@ def benchmark_command(
     from rofl.cli.progress import cells_bar
     from rofl.cli.reproduce_tables import print_cost
     from rofl.report import write_benchmark_page, write_ranking_picture
-    from rofl.reproduce import benchmark, benchmark_rows, make_benchmark_plan
+    from rofl.reproduce import benchmark, make_benchmark_plan
     from rofl.reproduce.benchmark_files import benchmark_rows_json, write_benchmark_files
 
     if list_all:
         print_listing(listing(), "name", as_json)
         return
-    rows = [*(_words(methods) or benchmark_rows()), *(method or [])]
-    plan = make_benchmark_plan(name, scale, data, rows, _words(settings), seeds, out)
+    words = [word.strip() for word in cells.split(",") if word.strip()]
+    plan = make_benchmark_plan(name, scale, data, [*words, *(method or [])], seeds, out)
     print_cost(plan, as_json=plan_only and as_json)
     if plan_only:
         return
@@ -66,7 +65,3 @@ def benchmark_command(
         print_message(f"As Markdown: {markdown}\nThe page: {page}")
     if board.by_steps.problems:
         raise UserError(f"Not everything ran: {'; '.join(board.by_steps.problems)}")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

@@ -26,6 +26,6 @@ def ranking_output(board: Leaderboard) -> Table:
 def listing() -> dict[str, str]:
     """Return a line about each benchmark, and lines with all settings and all methods."""
     lines = dict(BENCHMARKS)
-    lines["--settings"] = ", ".join(benchmark_settings("all", "cifar10"))
-    lines["--methods"] = ", ".join(benchmark_rows())
+    lines["settings"] = ", ".join(benchmark_settings("all", "cifar10"))
+    lines["methods"] = ", ".join(benchmark_rows())
     return lines

@@ -58,8 +58,7 @@ def make_benchmark_plan(
     name: str = "all",
     scale: Scale = "tiny",
     data: str = "",
-    methods: Iterable[str] = (),
-    settings: Iterable[str] = (),
+    cells: Iterable[str] = (),
     seeds: int = 0,
     out: Path | str = Path("runs/benchmark"),
 ) -> BenchmarkPlan:
@@ -70,8 +69,8 @@ def make_benchmark_plan(
         scale: "tiny" (the embedded digits), "lite" (10,000 real images), "medium" (all of them) or "paper" (the
             paper's network and rounds).
         data: One of `DATASETS`; "cifar10" where empty. At scale "tiny" always the digits.
-        methods: Names of rows, and methods from elsewhere such as "package.module:Class"; all rows where empty.
-        settings: Names of columns; all where empty.
+        cells: Names of methods and of settings; only these are run, and all methods or all settings where none is
+            named. Methods from elsewhere, such as "package.module:Class", come on top.
         seeds: Runs of each cell, with seeds 0, 1, ...; where 0, as many as `SEEDS` has for the scale.
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
 
@@ -84,15 +83,14 @@ def make_benchmark_plan(
         raise unknown("data set of benchmarks", data, DATASETS)
     data = "mnist" if scale == "tiny" else data or DATASETS[0]  # the scale tiny is the same for all data sets
     known, columns = benchmark_rows(), benchmark_settings(name, data)
-    rows = list(dict.fromkeys(methods)) or known
-    for row in rows:
-        if row not in known and ":" not in row:
-            raise unknown("method of benchmarks", row, known)
-    for column in settings:
-        if column not in columns:
-            raise unknown(f"setting of the benchmark {name}", column, columns)
-    wanted = set(settings) or set(columns)
-    table = benchmark_table(name, data, rows, {key: value for key, value in columns.items() if key in wanted})
+    names = list(dict.fromkeys(cells))
+    further = [word for word in names if ":" in word]
+    for word in names:
+        if word not in (*known, *columns, *further):
+            raise unknown(f"method or setting of the benchmark {name}", word, [*known, *columns])
+    rows = [row for row in known if row in names] or known
+    settings = {key: value for key, value in columns.items() if key in names} or columns
+    table = benchmark_table(name, data, [*rows, *further], settings)
     seeds = seeds or SEEDS[scale]
     runs = {(cell.row, cell.column): _cell_runs(table, cell, scale, seeds) for cell in table.cells}
     title = name if scale == "tiny" else f"{name}-{data}"
