@@ -22,7 +22,7 @@ def cells() -> list[Experiment]:
     short = {"rounds": 2, "clients": 4, "cohort": 2, "data__train": 200, "model__name": "mlp"}
     chosen = [rofl.preset("digits", seed=seed, method=name, **short) for seed in (0, 1) for name in ("plain", "rofl")]
     chosen.append(rofl.preset("digits", method=PLUGIN, **short))
-    return [*chosen, rofl.preset("digits", method="plain", **{**short, "data__name": "mnist"})]
+    return [*chosen, rofl.preset("digits", method="plain", **{**short, "data__name": "covidx_mini"})]
 
 
 def main() -> None:
