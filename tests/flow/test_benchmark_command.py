@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.flow.called import rofl
+from tests.flow.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "tests.simulation.toy_plugin:FedProx"
@@ -75,3 +76,11 @@ def test_a_benchmark_that_is_killed_goes_on_and_a_method_of_somebody_else_takes_
     assert PLUGIN in (folder / "noise.html").read_text()
     assert PLUGIN in (folder / "noise.md").read_text()
     assert (folder / "noise.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.slow
+def test_the_snippet_of_the_page_runs(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (snippet,) = blocks("python", (ROOT / "docs" / "benchmark.md").read_text())
+    exec(compile(snippet, "benchmark.md", "exec"), {})
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"plain", "rofl"}

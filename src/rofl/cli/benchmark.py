@@ -49,7 +49,10 @@ def benchmark_command(
         return
     words = [word.strip() for word in cells.split(",") if word.strip()]
     plan = make_benchmark_plan(name, scale, data, [*words, *(method or [])], seeds, out)
-    print_cost(plan, as_json=plan_only and as_json)
+    if on:
+        print_message(f"{plan.name} at scale {plan.scale}: {len(plan.experiments())} runs on {on}.")
+    else:
+        print_cost(plan, as_json=plan_only and as_json)
     if plan_only:
         return
     with cells_bar() as on_progress:
