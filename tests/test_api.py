@@ -22,6 +22,7 @@ def test_the_public_names_are_these() -> None:
         "as_dataset",
         "audit_data",
         "audit_run",
+        "benchmark",
         "check_data",
         "compare",
         "join",

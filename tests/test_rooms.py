@@ -48,6 +48,7 @@ HOMES = {
     "timm": "models/timm_network.py",
     "transformers": "models/hf_network.py",
     "opacus": "training/privacy_budget.py",
+    "ray": "reproduce/ray_cells.py",
     "onnxruntime": "training/saved_model/traced_export.py",
 }
 PUBLIC_FLOWER = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}

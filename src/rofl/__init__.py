@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rofl.federation.coordinator import resume_serve, serve
     from rofl.federation.site import join
     from rofl.report import write_report
+    from rofl.reproduce.run_benchmark import benchmark
     from rofl.reproduce.run_tables import reproduce as reproduce_tables
     from rofl.training.compare_runs import compare
     from rofl.training.estimator import FederatedClassifier
@@ -40,6 +41,7 @@ _PUBLIC = {
     "as_dataset": ("data.in_memory.load_object", "as_dataset"),
     "audit_data": ("training.label_audit", "audit_data"),
     "audit_run": ("training.label_audit", "audit_run"),
+    "benchmark": ("reproduce.run_benchmark", "benchmark"),
     "check_data": ("data.user", "check_user_data"),
     "compare": ("training.compare_runs", "compare"),
     "evaluate": ("training.saved_model.evaluate_data", "evaluate_data"),
@@ -70,6 +72,7 @@ __all__ = [
     "as_dataset",
     "audit_data",
     "audit_run",
+    "benchmark",
     "check_data",
     "compare",
     "evaluate",

@@ -123,9 +123,10 @@ def test_commands_of_the_page_on_labelling_tools_run(tmp_path, monkeypatch) -> N
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
-def test_commands_of_the_page_on_tables_and_figures_are_understood(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("page", ["reproduce.md", "benchmark.md"])
+def test_commands_of_pages_on_tables_are_understood(tmp_path, monkeypatch, page) -> None:
     monkeypatch.chdir(tmp_path)
-    found = commands((ROOT / "docs" / "reproduce.md").read_text())
+    found = commands((ROOT / "docs" / page).read_text())
     assert len(found) >= 4
     for command in found:
         done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--plan"])

@@ -43,9 +43,11 @@ def run(*words: str) -> None:
 def test_the_commands_of_the_page_run(folder: Path) -> None:
     (block,) = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
     commands = [shlex.split(line.partition("rofl ")[2]) for line in block.splitlines()]
-    assert [words[0] for words in commands] == ["run", "compare"]
-    for words in commands:
+    assert [words[0] for words in commands] == ["run", "compare", "benchmark"]
+    for words in commands[:2]:
         run(*words, "--workers", "0")
+    planned = CliRunner().invoke(app, [*commands[2], "--cells", "plain", "--plan"])
+    assert planned.exit_code == 0, f"{planned.output} {planned.exception}"
 
 
 def test_workers_give_the_same_bits_and_the_penalty_counts(folder: Path) -> None:

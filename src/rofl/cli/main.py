@@ -9,6 +9,7 @@ import typer
 
 from rofl.cli import (
     audit,
+    benchmark,
     compare,
     data_check,
     datasets,
@@ -47,6 +48,7 @@ COMMANDS = (
     data_check,
     federation_log,
     reproduce,
+    benchmark,
 )
 LISTS = (presets, methods, datasets)
 _ORDER = [module.__name__.rpartition(".")[2] for module in (*COMMANDS, *LISTS)]

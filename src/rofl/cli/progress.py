@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rofl import tracking
@@ -95,22 +96,49 @@ def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "image
 
 @contextmanager
 def cells_bar() -> "Iterator[OnProgress]":
-    """Yield a callback for `rofl.reproduce.reproduce`: a bar of rounds, or a line per cell without a terminal."""
+    """Yield a callback for runs of cells: a bar with the time left, or a line per cell without a terminal.
+
+    Ctrl-C ends the command with a sentence and exit code 130.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"))
     remaining = TimeRemainingColumn(compact=True)
     shown: set[Path] = set()
+    started, rounds_before = time.monotonic(), -1
     with Progress(*columns, remaining, console=stderr, disable=not stderr.is_terminal) as bar:
 
         def on_progress(now: "CellProgress") -> None:
+            nonlocal rounds_before
             if not bar.tasks:
-                bar.add_task("starting", total=now.total)
+                rounds_before = now.rounds
+                bar.add_task("starting", total=now.total, completed=now.rounds)
             bar.update(bar.tasks[0].id, completed=now.rounds, description=f"{len(now.running)} at work")
             for path in now.running:
                 if path not in shown and not stderr.is_terminal:
-                    print_message(f"runs {path.name}")
+                    print_message(f"runs {path.name}{_time_left(now, rounds_before, started)}")
                 shown.add(path)
 
-        yield on_progress
+        try:
+            yield on_progress
+        except KeyboardInterrupt:
+            print_message("Stopped. Finished cells are kept; the same command goes on.")
+            raise typer.Exit(130) from None
+
+
+def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
+    """Return how far the cells are and the time that the rest will take; "" while no round is done yet.
+
+    Args:
+        now: How far they are.
+        rounds_before: Rounds that were done when this process began.
+        started: When it began, by `time.monotonic`.
+    """
+    from rofl.report.formatting import rough_duration  # most commands do without
+
+    done = now.rounds - rounds_before
+    if done <= 0:
+        return ""
+    left = (time.monotonic() - started) / done * (now.total - now.rounds)
+    return f" ({now.rounds} of {now.total} rounds done, about {rough_duration(left)} left)"
 
 
 def check_log(log: list[str] | None) -> None:

@@ -32,9 +32,9 @@ def reproduce_command(
 ) -> None:
     """Run the paper's tables and figures, and print our numbers next to the paper's; finished cells are kept."""
     from rofl.cli.progress import cells_bar
-    from rofl.cli.reproduce_tables import cost_line, result_rows, result_table
+    from rofl.cli.reproduce_tables import print_cost, result_rows, result_table
     from rofl.report import write_paper_page
-    from rofl.reproduce import PAPER_TABLES, make_plan, plan_cost, reproduce, write_markdown
+    from rofl.reproduce import PAPER_TABLES, make_plan, reproduce, write_markdown
 
     if list_all:
         about = {
@@ -43,18 +43,11 @@ def reproduce_command(
         print_listing(about, "table or figure", as_json)
         return
     plan = make_plan(name, scale, seeds, out, cells, data, method)
-    cost = plan_cost(plan)
-    print_message(cost_line(plan, cost))
+    print_cost(plan, as_json=plan_only and as_json)
     if plan_only:
-        if as_json:
-            print_json(asdict(cost))
         return
-    try:
-        with cells_bar() as on_progress:
-            results = reproduce(plan, jobs=jobs, data_dir=data_dir, on_progress=on_progress)
-    except KeyboardInterrupt:
-        print_message("Stopped. Finished cells are kept; the same command goes on.")
-        raise typer.Exit(130) from None
+    with cells_bar() as on_progress:
+        results = reproduce(plan, jobs=jobs, data_dir=data_dir, on_progress=on_progress)
     markdown, page = write_markdown(plan, results), write_paper_page(results, plan.out / f"{plan.name}.html")
     if as_json:
         print_json({result.table.name: [asdict(row) for row in result_rows(result)] for result in results})

@@ -1,21 +1,25 @@
 """The results of `rofl reproduce` for the terminal and as JSON."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
+from rofl.cli.app import print_json, print_message
 from rofl.report.formatting import duration
-from rofl.reproduce import Plan, PlanCost, TableResult
+from rofl.reproduce import Plan, TableResult, plan_cost
 from rofl.reproduce.markdown import notes
 from rofl.simulation.worker_pool import cores
 
 
-def cost_line(plan: Plan, cost: PlanCost) -> str:
-    """Return a sentence that says what a plan will cost on this machine."""
+def print_cost(plan: Plan, as_json: bool) -> None:
+    """Print what a plan will cost on this machine: a sentence, and the figures as JSON where asked for."""
+    cost = plan_cost(plan)
     line = f"{plan.name} at scale {plan.scale}: {cost.runs} runs, {cost.finished} finished already"
     if cost.finished < cost.runs:
         line += f"; about {duration(cost.core_seconds / cores())} to go on the {cores()} cores of this machine"
-    return f"{line}."
+    print_message(f"{line}.")
+    if as_json:
+        print_json(asdict(cost))
 
 
 def result_table(result: TableResult) -> Table:

@@ -1,13 +1,15 @@
-"""Pages about finished runs and about the paper's tables, and small pictures for the terminal.
+"""Pages about finished runs, the paper's tables and benchmarks, and small pictures for the terminal.
 
-`page` and `paper_page` write HTML files; `sections` has a module per part of a run's page, `templates` a Jinja
-template for each, `static` the style sheets and scripts. `terminal` draws with characters.
+`page`, `paper_page` and `benchmark_page` write HTML files; `sections` has a module per part of a run's page,
+`templates` a Jinja template for each, `static` the style sheets and scripts. `terminal` draws with characters.
 
 May import: core, data, models, methods, audit, config, simulation, training, reproduce.
 """
 
 from rofl.report.audience import Audience
+from rofl.report.benchmark_page import write_benchmark_page
 from rofl.report.page import write_report
 from rofl.report.paper_page import write_paper_page
+from rofl.report.ranking_picture import write_ranking_picture
 
-__all__ = ["Audience", "write_paper_page", "write_report"]
+__all__ = ["Audience", "write_benchmark_page", "write_paper_page", "write_ranking_picture", "write_report"]

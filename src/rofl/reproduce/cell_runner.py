@@ -6,8 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,9 +76,7 @@ def run_cells(
     Raises:
         UserError: Another process runs cells in the same folder.
     """
-    with exclusive(cache.folder, "rofl reproduce"):
-        chosen = {cache.find(experiment).path: experiment for experiment in experiments}
-        missing = {path: one for path, one in chosen.items() if not RunDir(path).is_finished()}
+    with unfinished_cells(experiments, cache) as (chosen, missing):
         cells = _Queue(cache, workers, data_dir)
         for path, experiment in missing.items():
             if not RunDir(path).exists():
@@ -93,6 +91,24 @@ def run_cells(
 
         _run_threads(cells, min(jobs, len(missing)), progress, on_progress)
         return cells.problems
+
+
+@contextmanager
+def unfinished_cells(
+    experiments: Iterable[Experiment], cache: RunCache
+) -> Iterator[tuple[dict[Path, Experiment], dict[Path, Experiment]]]:
+    """Hold the folder of the cells, and yield all experiments and those that are not finished, by run folder.
+
+    Args:
+        experiments: What to run; an experiment that is named twice is there once.
+        cache: Where the run directories are kept.
+
+    Raises:
+        UserError: Another process runs cells in the same folder.
+    """
+    with exclusive(cache.folder, "rofl reproduce or rofl benchmark"):
+        chosen = {cache.find(experiment).path: experiment for experiment in experiments}
+        yield chosen, {path: one for path, one in chosen.items() if not RunDir(path).is_finished()}
 
 
 def _run_threads(

@@ -4,9 +4,11 @@ import json
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 from rofl.errors import UserError
+from rofl.reproduce.cell_usage import recorded_usage
 from rofl.training.runner import resume
 
 
@@ -21,7 +23,8 @@ def main() -> None:
         data_dir = Path(request["data_dir"]) if request["data_dir"] else None
         problem = ""
         try:
-            resume(request["folder"], workers=request["workers"], data_dir=data_dir)
+            with nullcontext() if request["workers"] else recorded_usage(Path(request["folder"])):
+                resume(request["folder"], workers=request["workers"], data_dir=data_dir)
         except UserError as error:
             problem = str(error)
         except Exception as error:

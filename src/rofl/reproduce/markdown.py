@@ -20,10 +20,10 @@ def markdown(result: TableResult) -> str:
     """Return a heading, what is compared, the table, and what could not run."""
     table = result.table
     heading = [f"## {table.name} ({table.where})", "", f"{table.about[0].upper()}{table.about[1:]}."]
-    rows = [_row([table.corner or " ", *result.columns]), _row(["---"] * (len(result.columns) + 1))]
+    rows = [markdown_row([table.corner or " ", *result.columns]), markdown_row(["---"] * (len(result.columns) + 1))]
     for row in result.rows:
         cells = [result.cell(row, column) for column in result.columns]
-        rows.append(_row([row, *("" if cell is None else cell.text for cell in cells)]))
+        rows.append(markdown_row([row, *("" if cell is None else cell.text for cell in cells)]))
     return "\n".join([*heading, *notes(result), "", *rows, "", *_problems(result)])
 
 
@@ -52,5 +52,6 @@ def _problems(result: TableResult) -> list[str]:
     return [*(f"- Not run: {sentence}" for sentence in result.problems), ""] if result.problems else []
 
 
-def _row(cells: list[str]) -> str:
+def markdown_row(cells: Sequence[str]) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cells)} |"

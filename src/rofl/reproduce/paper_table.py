@@ -6,7 +6,7 @@ from typing import Literal
 
 from rofl.core.settings import Settings
 
-Scale = Literal["tiny", "lite", "paper"]
+Scale = Literal["tiny", "lite", "medium", "paper"]  # medium: of benchmarks only
 Measure = Literal["accuracy", "precision", "recall", "seconds", "features apart", "weights apart"]
 
 

@@ -1,6 +1,7 @@
 """Plans: which cells of which tables to run, chosen by name."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rofl.reproduce.paper_figures import FIGURES
 from rofl.reproduce.paper_table import Measure, PaperTable, Scale, TableCell
 from rofl.reproduce.paper_tables import TABLES
 from rofl.reproduce.scales import cell_experiment
+from rofl.simulation.worker_pool import default_workers
 
 DATASET_TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "clothing1m": "Clothing1M", "covidx": "COVIDx"}
 PAPER_TABLES: dict[str, PaperTable] = {table.name: table for table in (*FIGURES, *TABLES)}
@@ -39,7 +41,11 @@ class Plan:
         """The folder of the run directories, which all plans of this scale share."""
         return self.out / "cells"
 
-    def cell_experiments(self, table: PaperTable, cell: TableCell) -> list[Experiment]:
+    def workers(self, jobs: int) -> int:
+        """Return the client processes of each cell where so many cells run side by side."""
+        return default_workers() if jobs == 1 else 0
+
+    def cell_experiments(self, table: PaperTable, cell: TableCell) -> Sequence[Experiment]:
         """Return the experiments of a cell, one per seed; none where the scale has too few clients for it."""
         experiments = (cell_experiment(table, cell, self.scale, seed) for seed in range(self.seeds))
         return [experiment for experiment in experiments if experiment is not None]

@@ -1,6 +1,6 @@
 """The results of tables: our value of each cell, next to the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -11,6 +11,7 @@ from rofl.reproduce.plan import Plan
 from rofl.reproduce.run_cache import RunCache
 from rofl.training.run_dir import RunDir
 
+MeasureRun = Callable[[TableCell, RunDir], float | None]
 _DIGITS: dict[Measure, int] = {"accuracy": 1, "precision": 3, "recall": 3, "seconds": 2}
 
 
@@ -85,7 +86,12 @@ class TableResult:
 
 
 def collect_results(
-    plan: Plan, table: PaperTable, cells: Sequence[TableCell], cache: RunCache, problems: Mapping[Path, str]
+    plan: Plan,
+    table: PaperTable,
+    cells: Sequence[TableCell],
+    cache: RunCache,
+    problems: Mapping[Path, str],
+    measure: MeasureRun | None = None,
 ) -> TableResult:
     """Read the finished runs of a table's cells.
 
@@ -95,6 +101,7 @@ def collect_results(
         cells: Those of its cells that the plan holds.
         cache: Where the runs are kept.
         problems: Run folder -> why it could not run.
+        measure: Returns the value of a cell's finished run; where absent, what the cell's `measure` says.
 
     Returns:
         The results; cells that the scale is too small for are left out.
@@ -105,15 +112,15 @@ def collect_results(
         if not run_dirs:
             continue
         finished = [run_dir for run_dir in run_dirs if run_dir.is_finished()]
-        measured = [_measure(run_dir, cell.measure) for run_dir in finished]
+        measured = [(measure or _measure)(cell, run_dir) for run_dir in finished]
         values = tuple(value for value in measured if value is not None)
         problem = next((problems[run_dir.path] for run_dir in run_dirs if run_dir.path in problems), "")
         results.append(CellResult(cell, values, tuple(run_dir.path for run_dir in finished), problem))
     return TableResult(table, plan.scale, tuple(results))
 
 
-def _measure(run_dir: RunDir, measure: Measure) -> float | None:
-    summary = run_dir.read_summary()
+def _measure(cell: TableCell, run_dir: RunDir) -> float | None:
+    measure, summary = cell.measure, run_dir.read_summary()
     if measure == "accuracy":
         return summary.test_accuracy
     if measure == "seconds":

@@ -8,7 +8,7 @@ from rofl.reproduce.client_divergence import write_divergence
 from rofl.reproduce.plan import Plan, make_plan
 from rofl.reproduce.results import TableResult, collect_results
 from rofl.reproduce.run_cache import RunCache
-from rofl.simulation.worker_pool import cores, default_workers
+from rofl.simulation.worker_pool import cores
 
 
 def reproduce(
@@ -34,6 +34,26 @@ def reproduce(
     """
     plan = make_plan(plan) if isinstance(plan, str) else plan
     cache = RunCache(plan.cells_dir)
+    problems = run_plan(plan, cache, jobs, data_dir, on_progress)
+    _measure_divergence(plan, cache, data_dir)
+    return [collect_results(plan, table, cells, cache, problems) for table, cells in plan.chosen]
+
+
+def run_plan(
+    plan: Plan, cache: RunCache, jobs: int | None, data_dir: Path | None, on_progress: OnProgress | None
+) -> dict[Path, str]:
+    """Run the cells of a plan that are not finished, those that measure time last and one at a time.
+
+    Args:
+        plan: What to run.
+        cache: Where the run directories are kept.
+        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
+        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        on_progress: Called about twice a second while cells run.
+
+    Returns:
+        Run folder -> a sentence that says why it could not run; empty where everything ran.
+    """
     jobs = jobs or (1 if plan.scale == "paper" else cores())
     total = sum(experiment.rounds for experiment in plan.experiments())
     rounds = 0
@@ -46,13 +66,12 @@ def reproduce(
                 experiments,
                 cache,
                 side_by_side,
-                workers=default_workers() if side_by_side == 1 else 0,
+                workers=plan.workers(side_by_side),
                 data_dir=data_dir,
                 on_progress=None if on_progress is None else partial(_report_total, on_progress, rounds, total),
             )
         rounds += sum(experiment.rounds for experiment in experiments)
-    _measure_divergence(plan, cache, data_dir)
-    return [collect_results(plan, table, cells, cache, problems) for table, cells in plan.chosen]
+    return problems
 
 
 def _report_total(on_progress: OnProgress, rounds_before: int, total: int, progress: CellProgress) -> None:

@@ -1,16 +1,22 @@
-"""Scales: "tiny" runs in minutes on embedded data, "lite" on 10,000 real images, "paper" as the paper did."""
+"""Scales: "tiny" runs in minutes on embedded data, "lite" on 10,000 real images, "paper" as the paper did.
+
+Benchmarks have "medium" too: all real images, with a smaller network and fewer rounds than the paper's.
+"""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
-from rofl.config.presets.quick import federated_starts
+from rofl.config.presets.quick import federated_starts, self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
+from rofl.errors import UserError
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
 
 _ROUND_SETTINGS = ("t_pl", "start")  # hyper-parameters that count rounds
+_MEDIUM_ROUNDS = 120
 
 _TINY = Preset(
     "digits, 20 clients, 5 a round, 20 rounds",
@@ -39,6 +45,20 @@ _LITE = {
     "clothing1m": PRESETS["cifar10n-lite"],
     "covidx": _COVIDX_LITE,
 }
+_MEDIUM = {
+    data: Preset(
+        f"{data}, 100 clients, 10 a round, the CNN at 1/4 width, {_MEDIUM_ROUNDS} rounds",
+        {
+            **PRESETS[data].settings,
+            "name": f"{data}-medium",
+            "model": {"name": "cnn9", "width": 0.25},
+            "rounds": _MEDIUM_ROUNDS,
+            "evaluate_every": 5,
+        },
+        self_labels(_MEDIUM_ROUNDS // 3),
+    )
+    for data in ("mnist", "cifar10")
+}
 _SUBSTITUTIONS = {
     ("lite", "clothing1m"): "CIFAR-10 with people's own wrong labels (CIFAR-10N, worse) stands in for Clothing1M.",
     ("lite", "covidx"): "A sample of 273 images stands in for COVIDx.",
@@ -46,9 +66,17 @@ _SUBSTITUTIONS = {
 
 
 def scale_preset(scale: Scale, data: str) -> Preset:
-    """Return the preset that stands for one of the paper's data sets at a scale."""
+    """Return the preset that stands for one of the paper's data sets at a scale.
+
+    Raises:
+        UserError: The scale is "medium", which this data set does not have.
+    """
     if scale == "tiny":
         return _TINY
+    if scale == "medium":
+        if data not in _MEDIUM:
+            raise UserError(f"There is no scale medium for {data}.", f"one of {', '.join(_MEDIUM)}")
+        return _MEDIUM[data]
     return _LITE[data] if scale == "lite" else PRESETS[data]
 
 
@@ -96,6 +124,17 @@ def _same_effort(base: Experiment) -> Settings:
     A round is then one pass; settings that count rounds shrink with their number.
     """
     passes = math.ceil(base.rounds * base.method.get("epochs", 1) * base.cohort / base.clients)
-    shrink = passes / base.rounds
-    schedules = {f"method.{name}": base.method[name] for name in _ROUND_SETTINGS if name in base.method}
-    return {"rounds": passes, **{key: max(1, round(value * shrink)) for key, value in schedules.items()}}
+    return fewer_rounds(base, passes, _ROUND_SETTINGS)
+
+
+def fewer_rounds(base: Experiment, rounds: int, names: Iterable[str]) -> Settings:
+    """Return the settings, with dotted keys, of a run of fewer rounds.
+
+    Args:
+        base: The run.
+        rounds: How many it shall have.
+        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 stays.
+    """
+    shrink = rounds / base.rounds
+    counted = {name: base.method[name] for name in names if base.method.get(name)}
+    return {"rounds": rounds, **{f"method.{name}": max(1, round(value * shrink)) for name, value in counted.items()}}

@@ -1,0 +1,159 @@
+"""Runs cells on a Ray cluster; their run folders come back to this machine, with the digests they have anywhere.
+
+Ray pickles what it sends: whoever can reach a cluster's ports can run code on its nodes, and a node can run code on the
+machine that asks it. So Ray is used only where the caller names a cluster, and belongs into a network of one's own.
+What is asked for and what comes back are texts and bytes; their names are checked before anything is written.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rofl.config.schema import Experiment, experiment_from_toml
+from rofl.data.atomic import atomic_write
+from rofl.errors import UserError
+from rofl.reproduce.cell_runner import CellProgress, OnProgress, unfinished_cells
+from rofl.reproduce.cell_usage import recorded_usage
+from rofl.reproduce.run_cache import RunCache
+from rofl.training.lock import LOCK_FILE
+from rofl.training.run_dir import RunDir
+from rofl.training.runner import resume
+
+_POLL_SECONDS = 0.5  # between two reports of progress
+_RETRIES = 3  # of a cell whose node is lost
+_LOCAL = "ray"
+_LAST = "summary.json"  # its presence says that a run is finished
+
+
+def run_cells_on_ray(
+    experiments: Iterable[Experiment],
+    cache: RunCache,
+    on: str,
+    data_dir: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[Path, str]:
+    """Run the experiments that are not finished on a Ray cluster, each on a core, and a GPU where the cluster has any.
+
+    The nodes need rofl, the data sets, and the packages of methods from elsewhere. A cell that was interrupted begins
+    anew; its unfinished run folder is replaced when it is done.
+
+    Args:
+        experiments: What to run; an experiment that is named twice runs once.
+        cache: Where the run directories are kept, on this machine.
+        on: "ray" for the cluster of $RAY_ADDRESS, or Ray on this machine where that is not set; or "ray://HOST:PORT".
+        data_dir: Where the data sets lie on the nodes; their $ROFL_DATA where absent.
+        on_progress: Called about twice a second while something runs; rounds count when their cell is done.
+
+    Returns:
+        Run folder -> a sentence that says why it could not run; empty where everything ran.
+
+    Raises:
+        UserError: Ray is not installed or cannot be reached, or another process runs cells in the same folder.
+    """
+    problems: dict[Path, str] = {}
+    with unfinished_cells(experiments, cache) as (chosen, missing):
+        if not missing:
+            return problems
+        ray = _connect(on)
+        try:
+            gpus = 1 if ray.cluster_resources().get("GPU") else 0
+            options = {"num_cpus": 1, "num_gpus": gpus, "max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
+            task = ray.remote(**options)(run_cell)
+            waiting = {task.remote(one.toml(), str(data_dir or "")): path for path, one in missing.items()}
+            while waiting:
+                done, _ = ray.wait(list(waiting), timeout=_POLL_SECONDS)
+                for reference in done:
+                    path = waiting.pop(reference)
+                    if problem := _keep(ray, reference, missing[path], RunDir(path)):
+                        problems[path] = problem
+                if on_progress is not None:
+                    left = set(waiting.values())
+                    rounds = sum(one.rounds for path, one in chosen.items() if path not in left)
+                    on_progress(CellProgress(rounds, sum(one.rounds for one in chosen.values()), tuple(sorted(left))))
+        finally:
+            ray.shutdown()
+    return problems
+
+
+def run_cell(settings: str, data_dir: str) -> tuple[str, dict[str, bytes]]:
+    """Run one cell on a node of the cluster; Ray calls this.
+
+    Args:
+        settings: The experiment as TOML.
+        data_dir: Where the data sets lie; "" for $ROFL_DATA.
+
+    Returns:
+        A sentence that says why it could not run, "" where it did; and the files of its run folder by relative path.
+    """
+    import ray
+
+    node = ray.get_runtime_context().get_node_id()
+    with tempfile.TemporaryDirectory(prefix="rofl-cell-") as place:
+        run_dir = RunDir(Path(place) / "run")
+        try:
+            run_dir.write_experiment(experiment_from_toml(settings))
+            with recorded_usage(run_dir.path, node):
+                resume(run_dir.path, workers=0, data_dir=Path(data_dir) if data_dir else None)
+        except UserError as error:
+            return str(error), {}
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", {}
+        files = [path for path in run_dir.path.rglob("*") if path.is_file() and path.name != LOCK_FILE]
+        return "", {path.relative_to(run_dir.path).as_posix(): path.read_bytes() for path in files}
+
+
+def _connect(on: str) -> Any:
+    """Connect to a cluster and return the module `ray`; usage statistics and the dashboard of a new one are off."""
+    if on != _LOCAL and not on.startswith("ray://"):
+        raise UserError(f"--on takes ray or ray://HOST:PORT, not {on!r}.", "--on ray")
+    try:
+        import ray
+    except ImportError:
+        raise UserError("Ray is not installed.", "pip install '.[simulation]'") from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as later versions do; else Ray warns
+    address = os.environ.get("RAY_ADDRESS") or None if on == _LOCAL else on
+    fresh = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(address, log_to_driver=False, logging_level="error", **fresh)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UserError(f"Ray cannot be reached at {address or 'this machine'} ({error}).", "ray status") from error
+    return ray
+
+
+def _keep(ray: Any, reference: Any, asked: Experiment, run_dir: RunDir) -> str:
+    """Write the files of a cell that is done, and return a sentence where it could not run.
+
+    Args:
+        ray: The module.
+        reference: Of the finished task.
+        asked: What was to run.
+        run_dir: Where its files go.
+    """
+    try:
+        problem, files = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return f"Ray lost it ({type(error).__name__}); run it again"
+    if problem:
+        return str(problem)
+    if not {"config.toml", _LAST} <= files.keys() or not all(map(_is_inside, files)):
+        return "its node sent files that no run has"
+    if files["config.toml"].decode(errors="replace") != asked.toml():
+        return "its node ran other settings than those asked for; it needs the same version of rofl"
+    run_dir.remove()
+    write_files(run_dir.path, files)
+    return ""
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files of a run by their relative paths; the one that says that the run is finished comes last."""
+    for name in sorted(files, key=lambda name: name == _LAST):
+        atomic_write(folder / name, files[name])
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a relative path stays inside its folder."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\\" not in name and len(path.parts) in (1, 2)

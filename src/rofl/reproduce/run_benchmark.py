@@ -1,0 +1,44 @@
+"""The Python API of `rofl benchmark`: run what is missing, and return the leaderboard."""
+
+from pathlib import Path
+
+from rofl.reproduce.benchmark_plan import BenchmarkPlan, make_benchmark_plan
+from rofl.reproduce.cell_runner import OnProgress
+from rofl.reproduce.leaderboard import Leaderboard, collect_leaderboard
+from rofl.reproduce.ray_cells import run_cells_on_ray
+from rofl.reproduce.run_cache import RunCache
+from rofl.reproduce.run_tables import run_plan
+
+
+def benchmark(
+    plan: BenchmarkPlan | str = "all",
+    *,
+    jobs: int | None = None,
+    on: str = "",
+    data_dir: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Leaderboard:
+    """Run the cells of a benchmark that are not finished, and return the leaderboard of all that are.
+
+    Args:
+        plan: What to run, from `make_benchmark_plan`; a name stands for `make_benchmark_plan(name)`, at scale "tiny".
+        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
+        on: A Ray cluster to run on: "ray" for this machine or $RAY_ADDRESS, or "ray://HOST:PORT". Whoever can reach
+            a Ray cluster can run code on it, and its nodes can run code here: Ray sends pickled objects.
+        data_dir: Where the data sets lie, on the cluster's nodes where `on` names one; $ROFL_DATA where absent.
+        on_progress: Called about twice a second while cells run.
+
+    Returns:
+        The leaderboard; a cell that could not run says why.
+
+    Raises:
+        UserError: Another process runs cells in the same folder, or Ray cannot be reached.
+        KeyboardInterrupt: On Ctrl-C; finished cells are kept, and the same call continues.
+    """
+    plan = make_benchmark_plan(plan) if isinstance(plan, str) else plan
+    cache = RunCache(plan.cells_dir)
+    if on:
+        problems = run_cells_on_ray(plan.experiments(), cache, on, data_dir, on_progress)
+    else:
+        problems = run_plan(plan, cache, jobs, data_dir, on_progress)
+    return collect_leaderboard(plan, cache, problems)
