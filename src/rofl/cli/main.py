@@ -26,6 +26,7 @@ from rofl.cli import (
     run,
     serve,
     split,
+    watch,
 )
 from rofl.cli.app import app, print_message, stderr, stdout
 from rofl.errors import Interrupted, UserError
@@ -36,6 +37,7 @@ COMMANDS = (
     resume,
     compare,
     demo,
+    watch,
     serve,
     join,
     audit,
