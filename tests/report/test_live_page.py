@@ -120,7 +120,7 @@ def test_a_real_run_is_watched_to_its_end(opened: Any, tmp_path: Path) -> None:
         with looking(opened, url) as page:
             says(page, "#state", "Running")
             first = int(page.inner_text("#round").split()[0])
-            page.wait_for_function(f"Number(document.getElementById('round').innerText.split(' ')[0]) > {first}")
+            page.wait_for_function(f"() => Number(document.getElementById('round').innerText.split(' ')[0]) > {first}")
             says(page, "#state", "Finished")
             says(page, "#round", "40 of 40")
             assert training.code() == 0, training.said()
