@@ -118,7 +118,7 @@ def _print_outgoing(outgoing: "OutgoingData") -> None:
     stdout.print(table)
     total = sum(size for _, _, size in arrays)
     print_message(
-        f"{total:,} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now."
+        f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now."
     )
 
 
@@ -132,5 +132,5 @@ def _add_group(table: Table, when: str, rows: list[tuple[str, str, int]]) -> Non
     """
     table.add_section()
     for place, (what, form, size) in enumerate(rows):
-        table.add_row("" if place else when, Text(what), Text(form), f"{size:,}")
-    table.add_row("", Text("in all", style="bold"), "", f"{sum(size for _, _, size in rows):,}")
+        table.add_row("" if place else when, Text(what), Text(form), str(size))
+    table.add_row("", Text("in all", style="bold"), "", str(sum(size for _, _, size in rows)))
