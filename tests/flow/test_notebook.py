@@ -42,9 +42,7 @@ def test_the_notebook_runs_and_finds_the_wrong_labels(tmp_path: Path, monkeypatc
     names: dict[str, Any] = {"__name__": "__main__"}
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        shown = [
-            run_cell("".join(cell["source"]), names) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"
-        ]
+        shown = [run_cell("".join(cell["source"]), names) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
     assert "<svg" in next(value for value in shown if hasattr(value, "_repr_html_"))._repr_html_()
     precision, recall = map(int, re.search(r"(\d+)% of them are really wrong, (\d+)% of", said.getvalue()).groups())
     assert precision > 80

@@ -1,6 +1,7 @@
 """The live view: what it reads of a run folder, who may see it, and what is served; a browser is in test_live_page."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -137,6 +138,17 @@ def test_links_pipes_and_foreign_code_are_left_alone(tmp_path: Path) -> None:
     assert "antigravity" not in sys.modules
 
 
+def test_numbers_that_no_json_holds_are_left_out(tmp_path: Path) -> None:
+    made = RunDir(make(tmp_path / "made").folder)
+    summary = json.loads((made.path / "summary.json").read_text())
+    summary["estimated"] |= {"ratio": float("nan"), "clients": {"north": float("inf")}}
+    (made.path / "summary.json").write_text(json.dumps({**summary, "seconds": float("inf")}))
+    (made.path / "config.toml").write_text(f"rounds = {10**40}\n")
+    seen = RunWatcher(made.path)._look()
+    assert (seen.state, seen.noise, seen.seconds, seen.rounds) == ("finished", None, None, 0)
+    json.dumps(dataclasses.asdict(seen), allow_nan=False)
+
+
 def test_a_damaged_summary_or_settings_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("rounds = ")
     (tmp_path / "summary.json").write_text("{")
@@ -155,6 +167,7 @@ def test_sites_are_as_the_log_of_the_coordinator_tells(tmp_path: Path) -> None:
     log.write("admitted", site="north", client=0, samples=120)
     log.write("admitted", site="south", client=1, samples=80)
     log.write("not admitted", reason="west uses protocol 1.")
+    log.write("settings", settings="", version="0")
     log.write("asked", kind="train", site="north", round=2, masked=False)
     log.write("asked", kind="train", site="south", round=2, masked=False)
     log.write("received", kind="train", site="north", bytes=2000)
@@ -167,7 +180,7 @@ def test_sites_are_as_the_log_of_the_coordinator_tells(tmp_path: Path) -> None:
         ("north", 120, "has answered (training)", False),
         ("south", 80, "failed: it did not answer", True),
     ]
-    assert (events.round, events.damaged, events.is_site) == (2, 1, False)
+    assert (events.round, events.damaged, events.is_site, events.agreed) == (2, 1, False, True)
     assert [event.text for event in events.events][:3] == [
         "round 2 is done, without south",
         "south failed: it did not answer",

@@ -31,7 +31,7 @@ def opened() -> Any:
 def looking(opened: Any, url: str, **options: Any) -> Any:
     """A page at an address of this machine; it must load nothing from elsewhere, and complain of nothing."""
     context = opened.new_context(**options)
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(300_000)  # a machine may be busy
     page, asked, complaints = context.new_page(), list[str](), list[str]()
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -144,7 +144,7 @@ def test_a_real_federation_is_shown_and_logged(opened: Any, tmp_path: Path) -> N
         coordinator.wait_for("Live view: ")
         url = re.search(r"http://127\.0\.0\.1:\d+/", coordinator.said())[0]
         with looking(opened, url, **PHONE) as page:
-            says(page, "#sentence", "under way")
+            says(page, "#sentence", "Waiting for the sites.")
             for client, name in enumerate(("north", "south")):
                 join = ("--server", address, "--insecure", "--client", str(client), "--name", name)
                 people.rofl(name, "join", *join, "--out", f"site-{name}")

@@ -44,7 +44,7 @@ def watch_command(
     try:
         page.serve()
     except KeyboardInterrupt:
-        print_message("The page has ended; the run itself goes on." if not _finished(folder) else "The page has ended.")
+        print_message("The page has ended; the run is not touched by that.")
 
 
 @contextmanager
@@ -82,7 +82,3 @@ def _print_link(page: "LivePage", note: str, token_file: Path | None = None) -> 
     print_message(f"Live view: {link}{note}")
     if token_file is not None:
         print_message(f"The token is in {token_file}.")
-
-
-def _finished(folder: Path) -> bool:
-    return (folder / "summary.json").is_file()

@@ -11,6 +11,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 from rofl.core.settings import Settings
@@ -26,6 +27,7 @@ from rofl.training.run_dir import RunDir
 _FRESH = 0.5  # seconds for which an answer holds, however many ask
 _MOST_SETTINGS = 2**20  # bytes of config.toml
 _MOST_CLIENTS = 200  # that are listed
+_MOST_ROUNDS = 10**9  # more are not believed
 
 
 class RunWatcher:
@@ -85,10 +87,10 @@ class RunWatcher:
             measured=_measured(settings),
             seconds_left=per_round * max(rounds - index, 0) if running and per_round is not None else None,
             seconds_per_round=per_round,
-            seconds=summary.seconds if summary else None,
+            seconds=_finite(summary.seconds) if summary else None,
             curve=list(history.curve),
             trusted=list(history.trusted),
-            noise=summary.estimated.ratio if summary and summary.estimated else None,
+            noise=_finite(summary.estimated.ratio) if summary and summary.estimated else None,
             sites=self._sites(role, summary),
             warnings=list(reversed(history.warnings)),
             events=list(events.events),
@@ -129,7 +131,7 @@ class RunWatcher:
             return "finished"
         if not is_locked(self._run_dir.path):
             return "stopped"
-        return "waiting" if role != "run" and not index and not self._run_dir.exists() else "running"
+        return "waiting" if role != "run" and not index and not self._events.agreed else "running"
 
     def _sentence(self, state: State, role: Role, index: int, rounds: int, summary: RunSummary | None) -> str:
         folder = self._run_dir.path
@@ -149,7 +151,7 @@ class RunWatcher:
         """Return the sites of a federation, or the clients of the newest round, with their noise where it is known."""
         known = summary.estimated.clients if summary and summary.estimated else {}
         newest = self._history.newest
-        if role == "run" and known:
+        if role != "coordinator" and known:
             sites = [SiteView(name) for name in known]
         elif role == "run" and newest is not None:
             left_out = newest.dropped
@@ -163,7 +165,7 @@ class RunWatcher:
             ]
         else:
             sites = list(self._events.sites.values())
-        return [replace(site, noise=known.get(site.name)) for site in sites[:_MOST_CLIENTS]]
+        return [replace(site, noise=_finite(known.get(site.name))) for site in sites[:_MOST_CLIENTS]]
 
 
 def check_watchable(folder: Path) -> None:
@@ -224,4 +226,9 @@ def _table(settings: Settings, name: str) -> Mapping[str, object]:
 
 def _number(settings: Settings, name: str) -> int:
     value = settings.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_ROUNDS else 0
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON can hold, else None."""
+    return value if value is not None and isfinite(value) else None

@@ -39,6 +39,7 @@ class SiteEvents:
         sites: By name, in the order in which they came.
         events: The newest ones, the newest first.
         round: The newest round that sites were asked for.
+        agreed: Whether all sites have come, so that the settings are known.
         is_site: Whether this is the log of a site, not of a coordinator.
         damaged: How many lines are no events.
     """
@@ -51,7 +52,7 @@ class SiteEvents:
         self.sites: dict[str, SiteView] = {}
         self.events = deque[EventView](maxlen=_MOST_EVENTS)
         self.round = self.damaged = 0
-        self.is_site = False
+        self.is_site = self.agreed = False
 
     def update(self) -> None:
         """Read what is new."""
@@ -75,6 +76,7 @@ class SiteEvents:
         if isinstance(index, int) and not isinstance(index, bool):
             self.round = max(self.round, index)
         self.is_site = self.is_site or event in ("joined", "sent")
+        self.agreed = self.agreed or event in ("settings", "agreed")
         failed = event in ("failed", "refused", "not admitted", "withheld")
         self.events.appendleft(EventView(time, _describe(entry)[:_LONGEST], failed))
         if not name or (name not in self.sites and len(self.sites) >= _MOST_SITES):
