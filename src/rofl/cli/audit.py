@@ -104,7 +104,7 @@ def audit_command(
     if not any(row.flagged for row in rows):
         stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
     elif show:
-        stdout.print(suspects_table([row for row in rows if row.flagged][:show]))
+        stdout.print(suspects_table(rows[:show]))
     print_message(f"Each client's own list: {folder / 'suspects'}")
     if model is not None:
         print_message(f"The page: {folder / 'report.html'}")
