@@ -76,6 +76,8 @@ def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> 
     assert done.returncode == 0
     assert done.stderr == "The run in run is finished already: nothing is trained, its page is written again.\n"
     assert "test accuracy" in done.stdout
+    assert "│ run/report.html" in done.stdout
+    assert "│ run/suspects" in done.stdout
 
 
 def test_an_audit_without_a_suspect_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
