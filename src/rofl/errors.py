@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _LONGEST = 2000  # characters of a sentence
+_MOST_LISTED = 30  # names
 
 
 class UserError(Exception):
@@ -35,13 +36,14 @@ def one_line(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shortened)
 
 
-def unknown(what: str, name: str, names: Iterable[str]) -> UserError:
+def unknown(what: str, name: str, names: Iterable[str], where: str = "") -> UserError:
     """Return the error of an unknown name, which suggests the nearest right one.
 
     Args:
         what: what the name stands for, such as "preset".
         name: the name that is unknown.
-        names: all that are known.
+        names: all that are known; many are not listed.
+        where: where they are listed, for names that are many.
 
     >>> str(unknown("preset", "digit", ["digits", "mnist"]))
     "There is no preset 'digit'. Try: 'digits' (there are: digits, mnist)"
@@ -49,4 +51,6 @@ def unknown(what: str, name: str, names: Iterable[str]) -> UserError:
     choices = sorted(names)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.4)
     listed = f"there are: {', '.join(choices)}"
+    if len(choices) > _MOST_LISTED:
+        listed = f"there are {len(choices)}" + (f"; {where} lists them" if where else "")
     return UserError(f"There is no {what} {name!r}.", f"{near[0]!r} ({listed})" if near else listed)

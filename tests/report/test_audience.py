@@ -9,9 +9,10 @@ from rofl import report
 from rofl.cli import main
 from rofl.errors import UserError
 from rofl.report.thumbnails import thumbnails
+from rofl.training.records import SiteRecord
 from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
-from tests.report.synthetic import CLIENTS, data_of, make
+from tests.report.synthetic import CLASSES, CLIENTS, data_of, make
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +126,22 @@ def test_the_command_takes_a_site_or_the_server(runs, copied, command):
     assert (code, "A page is for a site or for the server" in said) == (2, True)
     code, _, said = command(folder, "--site", 7)
     assert (code, "There is no site '7'" in said) == (2, True)
+
+
+def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
+    """What a coordinator negotiates names no data set, and says nothing about noise or who has which samples."""
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+    from rofl.federation.negotiate import negotiate
+    from rofl.federation.site_records import SiteInfo
+
+    made = make(tmp_path / "lungs-2026")
+    folder = RunDir(made.folder)
+    sites = [SiteInfo(number, name, 60, 8, 1, CLASSES) for number, name in enumerate(CLIENTS)]
+    folder.write_experiment(negotiate(sites, {}))
+    known = {site.name: SiteRecord(samples=site.samples) for site in sites}
+    folder.write_summary(folder.read_summary().model_copy(update={"sites": known}))
+    page = Page(made.write(server=True).read_text()).text
+    assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites a round 3 Rounds" in page
+    assert "Noise as it came Samples shared out by their owners" in page
+    assert "accuracy on held-out labels as given" in page
+    assert "own with" not in page

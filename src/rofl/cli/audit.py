@@ -59,7 +59,14 @@ def audit_command(
     _check_labels_out(labels_out, decided_only)
     if export is not None and run is not None:
         _check_export(run, export, out)
-    from rofl.cli.audit_tables import audit_lines, clients_table, count_decisions, export_lines, suspects_table
+    from rofl.cli.audit_tables import (
+        audit_lines,
+        clients_table,
+        count_decisions,
+        export_lines,
+        nothing_suspicious,
+        suspects_table,
+    )
     from rofl.cli.progress import decoding_bar
     from rofl.cli.resolve import decode_user_images
     from rofl.report import write_report
@@ -93,8 +100,11 @@ def audit_command(
     stdout.print(clients_table(result))
     for line in audit_lines(result, decided):
         stdout.print(line, markup=False, highlight=False, soft_wrap=True)
-    if show:
-        stdout.print(suspects_table(RunDir(folder).read_suspects()[:show]))
+    rows = RunDir(folder).read_suspects()
+    if not any(row.flagged for row in rows):
+        stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
+    elif show:
+        stdout.print(suspects_table(rows[:show]))
     print_message(f"Each client's own list: {folder / 'suspects'}")
     if model is not None:
         print_message(f"The page: {folder / 'report.html'}")

@@ -79,6 +79,11 @@ def suspects_table(suspects: Sequence[SuspectRow]) -> Table:
     return table
 
 
+def nothing_suspicious(samples: int) -> str:
+    """Return the sentence for lists without a single suspect."""
+    return f"No label looks wrong: the model agrees with each of the {samples}, or is not sure enough to object."
+
+
 def count_decisions(decided: Sequence[Decision]) -> dict[str, int]:
     """Return how many labels people found wrong, and how many right."""
     wrong = sum(each.wrong for each in decided)

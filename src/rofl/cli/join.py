@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from rofl.cli.app import app, print_message, stdout
 from rofl.cli.options import Data, DataDir, Insecure, Json, Out, Test, check_flower
@@ -92,26 +93,44 @@ def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:
 
 
 def _print_outgoing(outgoing: "OutgoingData") -> None:
-    """Print which facts, arrays and sums leave a site, with their sizes."""
+    """Print which facts, arrays and sums leave a site, with their sizes: grouped by when they leave, then by name."""
+    from rofl.data.user.names import natural
+
+    facts = [
+        (name, json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value))
+        for name, value in sorted(outgoing.info.fields().items())
+    ]
+    arrays = [
+        (f"{group}/{name}", f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}", tensor.nbytes)
+        for group, tensors in sorted(outgoing.tensors.items())
+        for name, tensor in sorted(tensors.items(), key=lambda item: natural(item[0]))
+    ]
+    sums = [(f"sum of {name}", "number", 8) for name in sorted(outgoing.sums)]
+    tests = ("right, tested: of held-out samples", "numbers", 16)
+    classes = len(outgoing.info.classes)
     table = Table(title="What leaves this site", title_justify="left")
     for column in ("when", "what", "form", "bytes"):
         table.add_column(column, justify="right" if column == "bytes" else "left")
-    for name, value in outgoing.info.fields().items():
-        text = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
-        table.add_row("once, on connecting", name, text, str(len(text)))
-    for group, tensors in outgoing.tensors.items():
-        for name, tensor in tensors.items():
-            form = f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
-            table.add_row("each round", f"{group}/{name}", form, str(tensor.nbytes))
-    for name in outgoing.sums:
-        table.add_row("each round", f"sum of {name}", "number", "8")
-    table.add_row("each round", "right, tested: of held-out samples", "numbers", "16")
-    table.add_row("after the last round", "samples, flagged", "numbers", "16")
-    classes = len(outgoing.info.classes)
-    form, size = f"({classes}, {classes})", str(8 * classes**2)
-    table.add_row("after the last round", "given -> suggested labels, counted", form, size)
+    _add_group(table, "once, on connecting", [(name, text, len(text.encode())) for name, text in facts])
+    _add_group(table, "each round", [*arrays, *sums, tests])
+    counts = ("given -> suggested labels, counted", f"({classes}, {classes})", 8 * classes**2)
+    _add_group(table, "after the last round", [counts, ("samples, flagged", "numbers", 16)])
     stdout.print(table)
-    total = sum(tensor.nbytes for tensors in outgoing.tensors.values() for tensor in tensors.values())
+    total = sum(size for _, _, size in arrays)
     print_message(
         f"{total} bytes of arrays a round. No sample, no label and no name of a sample leaves; nothing was sent now."
     )
+
+
+def _add_group(table: Table, when: str, rows: list[tuple[str, str, int]]) -> None:
+    """Add what leaves at one time, and how many bytes that is in all.
+
+    Args:
+        table: The table.
+        when: It leaves.
+        rows: What, in which form, and how many bytes.
+    """
+    table.add_section()
+    for place, (what, form, size) in enumerate(rows):
+        table.add_row("" if place else when, Text(what), Text(form), str(size))
+    table.add_row("", Text("in all", style="bold"), "", str(sum(size for _, _, size in rows)))

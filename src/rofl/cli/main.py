@@ -27,6 +27,7 @@ from rofl.cli import (
     run,
     serve,
     split,
+    watch,
 )
 from rofl.cli.app import app, print_message, stderr, stdout
 from rofl.errors import Interrupted, UserError
@@ -37,6 +38,7 @@ COMMANDS = (
     resume,
     compare,
     demo,
+    watch,
     serve,
     join,
     audit,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rofl.cli.app import app
+from rofl.cli.app import app, print_message, print_warning
 from rofl.cli.options import DataDir, Json, Log, Workers
 
 
@@ -18,17 +18,24 @@ def resume_command(
     as_json: Json = False,
 ) -> None:
     """Continue an interrupted run; it ends as if nothing had happened."""
+    from rofl import tracking
     from rofl.cli.progress import ProgressListener, check_log, follow_run
     from rofl.cli.resolve import decode_user_images
     from rofl.cli.tables import print_run
-    from rofl.report import write_report
+    from rofl.report import Audience, write_report
     from rofl.training.run_dir import RunDir
     from rofl.training.runner import resume
 
     experiment = RunDir(folder).read_experiment()
     check_log(log)
-    if not RunDir(folder).is_finished():  # a finished run needs its data no more
-        decode_user_images(experiment)
+    if RunDir(folder).is_finished():  # it needs its data no more
+        print_message(f"The run in {folder} is finished already: nothing is trained, its page is written again.")
+        with tracking.follow(log or [], folder, print_warning):
+            finished = resume(folder)
+        write_report([folder], folder / "report.html", data_dir, Audience(server=RunDir(folder).is_served))
+        print_run(finished, as_json)
+        return
+    decode_user_images(experiment)
     with ProgressListener() as progress, follow_run(progress, experiment, folder, log) as listener:
         finished = resume(folder, workers=workers, data_dir=data_dir, listener=listener)
     write_report([folder], folder / "report.html", data_dir)

@@ -1,14 +1,21 @@
 """`rofl serve`: coordinate a run of sites on other machines."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rofl.cli.app import app, print_message
-from rofl.cli.options import DataDir, Dp, Insecure, Json, MethodName, Out, Seed, Sets, What, check_flower
+from rofl.cli.options import DataDir, Dp, Insecure, Json, Log, MethodName, Out, Seed, Sets, What, check_flower
 from rofl.errors import UserError
+
+if TYPE_CHECKING:  # Flower is an extra, and slow to import
+    from rofl.config.schema import Experiment
+    from rofl.federation.coordinator import ServeCallbacks
+    from rofl.training.records import RoundRecord
 
 _PORT = 9443
 
@@ -40,6 +47,11 @@ def serve_command(
     host: Annotated[
         list[str] | None, typer.Option("--host", help="of --init: a host name that sites know us by")
     ] = None,
+    show: Annotated[bool, typer.Option("--dashboard", help="show the run in a browser of this machine")] = False,
+    show_port: Annotated[
+        int, typer.Option("--dashboard-port", min=0, max=65535, help="its port; 0 for any that is free")
+    ] = 8765,
+    log: Log = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +63,7 @@ def serve_command(
     if init is not None:
         _make_credentials(init, site or [], host or [])
         return
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import check_log
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
     from rofl.cli.tables import print_run
     from rofl.federation import coordinator
@@ -59,13 +71,14 @@ def serve_command(
     from rofl.report import Audience, write_report
     from rofl.training.runner import next_run_dir
 
-    with ProgressListener() as progress:
-        callbacks = coordinator.ServeCallbacks(print_message, progress.begin, progress)
+    check_log(log)
+    with ExitStack() as stack:
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
             if what or preset or clients or sets or method or seed is not None or dp is not None or out:
                 problem = "A run that is resumed keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
+            callbacks = stack.enter_context(_follow(again, log, show_port if show else None))
             finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
         else:
             if insecure == (credentials is not None):
@@ -85,9 +98,38 @@ def serve_command(
             if not config.clients:
                 raise UserError("It is not said how many sites there are to be.", "--clients 2")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
+            callbacks = stack.enter_context(_follow(folder, log, show_port if show else None))
             finished = coordinator.serve(folder, config, experiment, callbacks=callbacks, data_dir=data_dir)
     write_report([finished.folder], finished.folder / "report.html", data_dir, Audience(server=True))
     print_run(finished, as_json)
+
+
+@contextmanager
+def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[ServeCallbacks]":
+    """Yield what to call while the run goes on: the terminal, the trackers, and the live view beside it.
+
+    Args:
+        folder: The run folder.
+        log: The names of trackers.
+        port: The port of the live view; None for no such view.
+    """
+    from rofl import tracking
+    from rofl.cli.app import print_warning
+    from rofl.cli.progress import ProgressListener
+    from rofl.cli.watch import dashboard
+    from rofl.federation.coordinator import ServeCallbacks
+
+    with ExitStack() as stack:
+        if port is not None:
+            stack.enter_context(dashboard(folder, port))
+        progress = stack.enter_context(ProgressListener())
+        tracked = stack.enter_context(tracking.follow(log or [], folder, print_warning))
+
+        def listener(experiment: "Experiment", record: "RoundRecord") -> None:
+            progress(experiment, record)
+            tracked(experiment, record)
+
+        yield ServeCallbacks(print_message, progress.begin, listener)
 
 
 def _make_credentials(folder: Path, sites: list[str], hosts: list[str]) -> None:

@@ -1,5 +1,7 @@
 """Finished runs and comparisons as tables for the terminal."""
 
+from pathlib import Path
+
 from rich.markup import escape
 from rich.table import Table
 
@@ -34,7 +36,8 @@ def summary_table(run: Run) -> Table:
         "traffic": f"{summary.bytes_up / 1e6:.1f} MB up, {summary.bytes_down / 1e6:.1f} MB down, "
         f"{100 * summary.centroid_share:.2f} % of it centroids",
         "digest": summary.digest[:16],
-        "folder": str(run.folder),
+        "folder": escape(str(run.folder)),
+        **_made_paths(run.folder),
     }
     if summary.privacy:
         rows["privacy"] = privacy_text(summary.privacy)
@@ -73,6 +76,12 @@ def facts_table(title: str, rows: dict[str, str]) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _made_paths(folder: Path) -> dict[str, str]:
+    """Return what a run left for people to open, by name; only what is there."""
+    pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
+    return {name: escape(str(path)) for name, path in pages.items() if path.exists()}
 
 
 def percent_text(value: float | None) -> str:

@@ -213,7 +213,9 @@ def parse_experiment(settings: Settings) -> Experiment:
         first = error.errors()[0]
         path = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
-            raise unknown("setting", ".".join(path), all_keys(settings)) from None
+            if isinstance(first["input"], Mapping) and first["input"]:
+                path.append(str(next(iter(first["input"]))))  # a table of its own, by a slip in the table's name
+            raise unknown("setting", ".".join(path), all_keys(settings), "docs/settings.md") from None
         cause = first.get("ctx", {}).get("error", first["msg"])
         key = ".".join(part for part in path if "[" not in part and part not in ("int", "float"))
         raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None

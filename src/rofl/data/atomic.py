@@ -62,5 +62,12 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"{path} cannot be written ({reason}).", "room on the disk, or another folder") from error
+        raise UserError(write_problem(path, error), "room on the disk, or another folder") from error
+
+
+def write_problem(path: Path, error: OSError) -> str:
+    """Return a sentence about a file or folder that cannot be written."""
+    above = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
+    if above is not None:
+        return f"{path} cannot be written: {above} is a file, not a folder."
+    return f"{path} cannot be written ({error.strerror or error})."

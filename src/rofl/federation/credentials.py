@@ -53,6 +53,7 @@ class ServerCredentials:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read and check the folder `server` that `make_credentials` wrote; a UserError names what is wrong."""
+        _check_folder(folder, "server.key")
         ca, certificate, key = folder / "ca.crt", folder / "server.pem", folder / "server.key"
         load_file(ca, x509.load_pem_x509_certificate)
         if (end := load_file(certificate, x509.load_pem_x509_certificate).not_valid_after_utc) < datetime.now(UTC):
@@ -86,10 +87,34 @@ class SiteCredentials:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read and check a folder `sites/<name>` that `make_credentials` wrote; a UserError names what is wrong."""
+        _check_folder(folder, "site.key")
         ca, key = folder / "ca.crt", folder / "site.key"
         load_file(ca, x509.load_pem_x509_certificate)
         load_private_key(key, serialization.load_ssh_private_key)
         return cls(ca, key, *load_file(folder / "site.toml", _parse_site))
+
+
+def _check_folder(folder: Path, wanted: str) -> None:
+    """Raise a UserError where a folder is none of credentials, or somebody else's; other problems are of its files.
+
+    Args:
+        folder: That --credentials names.
+        wanted: The private key that it should have: "server.key" or "site.key".
+    """
+    serves = wanted == "server.key"
+    option = "the folder server of rofl serve --init" if serves else "the folder that the coordinator sent"
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder} of credentials.", f"--credentials DIR, {option}")
+    if (folder / wanted).exists():
+        return
+    if (folder / "server" / "server.key").is_file() and (folder / "sites").is_dir():
+        part = "server" if serves else "sites/NAME"
+        raise UserError(f"{folder} has everybody's credentials, not one's own.", f"--credentials {folder / part}")
+    if (folder / ("site.key" if serves else "server.key")).is_file():
+        theirs, ours = ("a site's", "the coordinator's") if serves else ("the coordinator's", "a site's")
+        raise UserError(f"{folder} has {theirs} credentials, not {ours}.", f"--credentials DIR, {option}")
+    if not (folder / "ca.crt").exists():
+        raise UserError(f"{folder} has no credentials.", f"--credentials DIR, {option}")
 
 
 def load_file(path: Path, parse: Callable[[bytes], _Read]) -> _Read:

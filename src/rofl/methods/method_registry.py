@@ -36,6 +36,9 @@ _MEMBERS = (
 )
 
 
+_OTHER_NAMES = {"fedavg": "plain", "fed-avg": "plain", "fed_avg": "plain", "co-teaching": "coteaching"}
+
+
 class MethodRegistry(Registry[type[Method]]):
     """Method classes by name, which checks that a foreign class can be used as a method."""
 
@@ -45,6 +48,8 @@ class MethodRegistry(Registry[type[Method]]):
         Raises:
             UserError: there is none, it is no dataclass, or it lacks a part of the interface.
         """
+        if isinstance(name, str) and name not in self.names() and (ours := _OTHER_NAMES.get(name.casefold())):
+            raise UserError(f"There is no method {name!r}: here it is called {ours}.", ours)
         kind = super().find(name)
         if not (inspect.isclass(kind) and is_dataclass(kind)):
             raise UserError(

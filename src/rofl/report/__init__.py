@@ -1,7 +1,8 @@
 """Pages about finished runs, the paper's tables and benchmarks, and small pictures for the terminal.
 
 `page`, `paper_page` and `benchmark_page` write HTML files; `sections` has a module per part of a run's page,
-`templates` a Jinja template for each, `static` the style sheets and scripts. `terminal` draws with characters.
+`templates` a Jinja template for each, `static` the style sheets and scripts. `terminal` draws with characters. `live`
+shows a run in a browser as it goes.
 
 May import: core, data, models, methods, audit, config, simulation, training, reproduce.
 """

@@ -60,7 +60,7 @@ def base_layout() -> PlotlyJson:
     return {
         "template": "none",
         "autosize": True,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "margin": {"l": 8, "r": 22, "t": 8, "b": 8},  # on the right there is room for half a label
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 13},
@@ -68,7 +68,14 @@ def base_layout() -> PlotlyJson:
         "hovermode": "x unified",
         "showlegend": True,
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-        "xaxis": {**axis, "title": {"text": "round"}, "showgrid": False, "rangemode": "tozero", "hoverformat": "d"},
+        "xaxis": {
+            **axis,
+            "title": {"text": "round"},
+            "showgrid": False,
+            "rangemode": "tozero",
+            "hoverformat": "d",
+            "ticklabeloverflow": "allow",  # the last one is centred on the end of the axis
+        },
         "yaxis": {**axis, "ticksuffix": " %", "title": {"text": "accuracy"}},
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rofl.data.atomic import write_problem
 from rofl.errors import UserError
 
 LOCK_FILE = ".lock"
@@ -29,7 +30,7 @@ def exclusive(folder: Path, command: str) -> Iterator[None]:
     except Timeout as error:
         raise UserError(f"Another {command} is at work in {folder}.", "wait for it, or another --out") from error
     except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}).", "another --out") from error
+        raise UserError(write_problem(folder, error), "another --out") from error
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.samples import Listing, Sample
 from rofl.data.user.source import UserSource, list_samples
 from rofl.errors import UserError
+
+_FEWEST_TO_TELL = 20  # samples; of fewer, labels may all differ by chance
 
 
 @dataclass(frozen=True)
@@ -149,9 +152,33 @@ def _check_parts(
     if not split:
         return
     labels = {samples[row].label for row in train}
+    _check_classes(source, [samples[row].label for row in (*train, *test)])
     if len(source.classes or labels) < 2:
         raise UserError(f"All samples in {source.path} are of one class, {labels.pop()!r}; two are needed.")
     if not test:
         raise UserError(
             f"No sample of {source.path} is left for testing.", "--test PATH, more samples, or a larger data.holdout"
         )
+
+
+def _check_classes(source: UserSource, labels: Sequence[str]) -> None:
+    """Raise a UserError if labels are measurements, or names of single samples, and no classes."""
+    distinct = set(labels)
+    if source.classes or len(labels) < _FEWEST_TO_TELL or len(distinct) <= len(labels) / 2:
+        return
+    if all(map(_is_number, distinct)):
+        raise UserError(
+            f"The labels of {source.path} are continuous: {len(distinct)} different numbers in {len(labels)} samples.",
+            "labels that name classes, such as ranges of these numbers",
+        )
+    raise UserError(
+        f"The labels of {source.path} name no classes: {len(distinct)} are different in {len(labels)} samples.",
+        "labels that several samples have",
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False

@@ -38,9 +38,12 @@ class Tile:
 def page_title(runs: Sequence[FinishedRun]) -> str:
     """Return the data set's name, and the noise ratio where it is one number for all runs.
 
-    Several data sets are named one after the other. Without noise, the name is all.
+    Several data sets are named one after the other. Without noise, the name is all. Data of sites has no name that a
+    coordinator knows, so that its page has the run's.
     """
-    names = _distinct(run.experiment.data.title for run in runs)
+    names = _distinct(
+        run.folder.path.resolve().name if run.experiment.data.at_sites else run.experiment.data.title for run in runs
+    )
     ratios = {run.experiment.noise.expected_ratio for run in runs}
     if len(ratios) > 1 or any(run.experiment.noise.fully_noisy_class for run in runs):
         return f"{names} with wrong labels"
@@ -52,12 +55,13 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     """Return the main settings of the runs as text, by name; where runs differ, the values stand side by side."""
     experiments = [run.experiment for run in runs]
     seeds = sorted({one.seed for one in experiments})
+    sites = _distinct(", ".join(run.summary.sites) for run in runs)
     return {
-        "Clients": _distinct(one.clients for one in experiments),
-        "Clients a round": _distinct(one.cohort for one in experiments),
+        **({"Sites": sites} if sites else {"Clients": _distinct(one.clients for one in experiments)}),
+        "Sites a round" if sites else "Clients a round": _distinct(one.cohort for one in experiments),
         "Rounds": _distinct(one.rounds for one in experiments),
         "Noise": _distinct(_noise(one) for one in experiments),
-        "Samples shared out": _distinct(one.data.partition for one in experiments),
+        "Samples shared out": _distinct(_partition(one) for one in experiments),
         "Model": _distinct(one.model.name for one in experiments),
         "Seed" if len(seeds) == 1 else "Seeds": _distinct(seeds),
     }
@@ -114,7 +118,8 @@ def _accuracy(group: Group) -> float | None:
 def _averaged_rounds(group: Group) -> str:
     """Return what the number is: the mean of the last ten evaluated rounds, or of all where there are fewer."""
     rounds = min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
-    return "test accuracy" + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
+    measure = "accuracy on held-out labels as given" if group.runs[0].experiment.data.is_user_data else "test accuracy"
+    return measure + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
 
 
 def _difference(accuracy: float | None, reference: float | None, name: str) -> str:
@@ -134,7 +139,14 @@ def _difference(accuracy: float | None, reference: float | None, name: str) -> s
 
 def _noise(experiment: Experiment) -> str:
     """Return the noise that was put on; the noise of user data is not known."""
-    return "as it came" if experiment.data.path and not experiment.noise.expected_ratio else experiment.noise.text
+    came = experiment.data.is_user_data and not experiment.noise.expected_ratio
+    return "as it came" if came else experiment.noise.text
+
+
+def _partition(experiment: Experiment) -> str:
+    """Return how samples came to clients; those of user data with owners, and of sites, were never shared out."""
+    data = experiment.data
+    return "by their owners" if data.at_sites or (data.path and data.partition == "natural") else data.partition
 
 
 def _distinct(values: Iterable[object]) -> str:

@@ -91,5 +91,6 @@ def _diagonal() -> PlotlyJson:
 def _layout(across: str, up: str) -> PlotlyJson:
     layout = base_layout()
     layout["xaxis"] |= {"title": {"text": across}, "ticksuffix": " %", "range": [0, 100], "hoverformat": ".0f"}
+    layout["xaxis"]["tickvals"] = [20, 40, 60, 80, 100]  # 0 % is at the corner already, by the other axis
     layout["yaxis"] |= {"title": {"text": up}, "range": [0, 100]}
     return layout

@@ -38,10 +38,11 @@ class Viewer {
       button.setAttribute("aria-pressed", button.dataset.mark === current);
   }
 
-  // the whole picture in the middle; small ones are enlarged, at most eightfold
+  // the whole picture in the middle; small ones are enlarged, eightfold or to 320 pixels
   fit() {
     const { naturalWidth, naturalHeight } = this.image, { clientWidth, clientHeight } = this.stage;
-    this.fitting = Math.min(clientWidth / naturalWidth, clientHeight / naturalHeight, 8);
+    const enough = Math.max(8, 320 / Math.max(naturalWidth, naturalHeight));
+    this.fitting = Math.min(clientWidth / naturalWidth, clientHeight / naturalHeight, enough);
     this.scale = this.fitting;
     this.x = (clientWidth - naturalWidth * this.scale) / 2;
     this.y = (clientHeight - naturalHeight * this.scale) / 2;

@@ -1,0 +1,68 @@
+"""Reading of a file of JSON lines that somebody else is writing to: what is new since the last time, within limits."""
+
+import os
+from pathlib import Path
+
+from rofl.data.regular_file import open_regular
+
+_CHUNK = 2**20  # bytes that are read at once; no line of ours is longer
+_MOST = 16 * _CHUNK  # bytes that are read in one call; the rest comes with the next
+_ANY_SIZE = 2**62  # the file may be of any size: it is never read as a whole
+
+
+class JsonLines:
+    """A growing file of lines.
+
+    Args:
+        path: The file; it need not be there yet.
+
+    Attributes:
+        started_over: How often the file was found to be a new or a shorter one, which is then read from its start.
+        too_long: Lines that were longer than a megabyte, and were skipped.
+        problem: Why the file cannot be read, in a few words; empty where it can, and where it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset, self._inode, self._skipping = 0, 0, False
+        self.started_over = self.too_long = 0
+        self.problem = ""
+
+    def read_new(self) -> list[bytes]:
+        """Return the whole lines that were added since the last call, without their ends; at most 16 MB."""
+        self.problem = ""
+        lines: list[bytes] = []
+        try:
+            with open_regular(self._path, _ANY_SIZE, follow=False) as file:
+                found = os.fstat(file.fileno())
+                if self._inode and (found.st_ino != self._inode or found.st_size < self._offset):
+                    self._offset, self._skipping = 0, False
+                    self.started_over += 1
+                self._inode = found.st_ino
+                end = min(found.st_size, self._offset + _MOST)
+                while self._offset < end:
+                    file.seek(self._offset)
+                    chunk = file.read(min(_CHUNK, found.st_size - self._offset))
+                    if not self._take(chunk, lines):
+                        break
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+        return lines
+
+    def _take(self, chunk: bytes, lines: list[bytes]) -> bool:
+        """Add the whole lines of a chunk; return False where there is none, so that one has to wait for its end."""
+        whole = chunk.rfind(b"\n") + 1
+        if not whole:
+            if len(chunk) < _CHUNK:
+                return False
+            self.too_long += not self._skipping
+            self._skipping = True
+            self._offset += len(chunk)
+            return True
+        new = chunk[: whole - 1].split(b"\n")
+        lines += new[1:] if self._skipping else new
+        self._skipping = False
+        self._offset += whole
+        return True

@@ -1,0 +1,234 @@
+"""Looks at a run folder again and again, and says what there is to see. Nothing is written, and no code is imported.
+
+A folder may be anybody's: names of modules in its settings are not followed, links are not either, and files of any
+size or content make at most a sentence.
+"""
+
+import fcntl
+import os
+import threading
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+
+from rofl.core.settings import Settings
+from rofl.data.regular_file import read_regular
+from rofl.errors import UserError, one_line
+from rofl.report.live.round_history import RoundHistory
+from rofl.report.live.run_view import Role, RunView, SiteView, State
+from rofl.report.live.site_events import LOG_FILE, SiteEvents
+from rofl.training.lock import LOCK_FILE
+from rofl.training.records import RunSummary
+from rofl.training.run_dir import RunDir
+
+_FRESH = 0.5  # seconds for which an answer holds, however many ask
+_MOST_SETTINGS = 2**20  # bytes of config.toml
+_MOST_CLIENTS = 200  # that are listed
+_MOST_ROUNDS = 10**9  # more are not believed
+
+
+class RunWatcher:
+    """The folder of a run, watched.
+
+    Args:
+        folder: The run folder; `check_watchable` says whether it is one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._run_dir = RunDir(folder)
+        self._history = RoundHistory(self._run_dir.log_path)
+        self._events = SiteEvents(folder / LOG_FILE)
+        self._summary: RunSummary | None = None
+        self._summary_seen: tuple[int, int] | None = None  # its time and size
+        self._summary_problem = ""
+        self._lock = threading.Lock()
+        self._view: RunView | None = None
+        self._looked = 0.0
+
+    def view(self) -> RunView:
+        """Return what there is to see now; may be called from several threads."""
+        with self._lock:
+            if self._view is None or time.monotonic() - self._looked > _FRESH:
+                self._view, self._looked = self._look(), time.monotonic()
+            return self._view
+
+    def _look(self) -> RunView:
+        problems: list[str] = []
+        settings = self._read_settings(problems)
+        summary = self._read_summary(problems)
+        history, events = self._history, self._events
+        history.update()
+        events.update()
+        for name, source in ((self._run_dir.log_path.name, history), (LOG_FILE, events)):
+            if source.lines.problem:
+                problems.append(f"{name} cannot be read ({source.lines.problem}).")
+            if source.damaged or source.lines.too_long:
+                problems.append(f"{name} has {source.damaged + source.lines.too_long} damaged lines, left out here.")
+        role: Role = "coordinator" if self._run_dir.is_served else "site" if events.is_site else "run"
+        index = max(history.newest.round if history.newest else 0, events.round if role == "site" else 0)
+        rounds = _number(settings, "rounds")
+        state = self._state(summary, role, index)
+        done = summary.rounds_run or summary.rounds if summary else 0
+        per_round = history.seconds_per_round()
+        running = state == "running" and rounds and per_round is not None
+        return RunView(
+            name=self._run_dir.path.resolve().name,
+            role=role,
+            state=state,
+            sentence=self._sentence(state, role, index, rounds, summary),
+            facts=_facts(settings),
+            rounds=rounds,
+            round=max(index, done),
+            accuracy=history.curve[-1][1] if history.curve else None,
+            best=history.best,
+            measured=_measured(settings),
+            seconds_left=per_round * max(rounds - index, 0) if running and per_round is not None else None,
+            seconds_per_round=per_round,
+            seconds=_finite(summary.seconds) if summary else None,
+            curve=list(history.curve),
+            trusted=list(history.trusted),
+            noise=_finite(summary.estimated.ratio) if summary and summary.estimated else None,
+            sites=self._sites(role, summary),
+            warnings=list(reversed(history.warnings)),
+            events=list(events.events),
+            problems=problems,
+        )
+
+    def _read_settings(self, problems: list[str]) -> Settings:
+        """Return config.toml as it is; no method or data set that it names is imported."""
+        path = self._run_dir.path / "config.toml"
+        try:
+            return tomllib.loads(read_regular(path, _MOST_SETTINGS, follow=False).decode())
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no TOML"
+            problems.append(f"config.toml cannot be read ({reason}).")
+            return {}
+
+    def _read_summary(self, problems: list[str]) -> RunSummary | None:
+        """Return summary.json, read once for each time that it was written."""
+        try:
+            found = os.stat(self._run_dir.path / "summary.json", follow_symlinks=False)
+        except OSError:
+            self._summary = self._summary_seen = None
+            return None
+        if self._summary_seen != (found.st_mtime_ns, found.st_size):
+            self._summary_seen, self._summary_problem = (found.st_mtime_ns, found.st_size), ""
+            try:
+                self._summary = self._run_dir.read_summary()
+            except UserError as error:
+                self._summary, self._summary_problem = None, error.sentence
+        if self._summary_problem:
+            problems.append(self._summary_problem)
+        return self._summary
+
+    def _state(self, summary: RunSummary | None, role: Role, index: int) -> State:
+        if summary is not None:
+            return "finished"
+        if not is_locked(self._run_dir.path):
+            return "stopped"
+        return "waiting" if role != "run" and not index and not self._events.agreed else "running"
+
+    def _sentence(self, state: State, role: Role, index: int, rounds: int, summary: RunSummary | None) -> str:
+        folder = self._run_dir.path
+        if state == "finished":
+            early = f"{summary.stopped} " if summary and summary.stopped else ""
+            return f"{early}Its page is {folder / 'report.html'}."
+        if state == "waiting":
+            return "Waiting for the sites." if role == "coordinator" else "Waiting for the coordinator."
+        if state == "stopped":
+            again = {"run": f"rofl resume {folder}", "coordinator": f"rofl serve --resume {folder}"}.get(role)
+            return "No program works on this run." + (f" Go on with: {again}" if again else " Join again to go on.")
+        if rounds and index >= rounds:
+            return "All rounds are done; the labels are being judged."
+        return f"Round {index + 1} of {rounds} is under way." if rounds else "Under way."
+
+    def _sites(self, role: Role, summary: RunSummary | None) -> list[SiteView]:
+        """Return the sites of a federation, or the clients of the newest round, with their noise where it is known."""
+        known = summary.estimated.clients if summary and summary.estimated else {}
+        newest = self._history.newest
+        if role != "coordinator" and known:
+            sites = [SiteView(name) for name in known]
+        elif role == "run" and newest is not None:
+            left_out = newest.dropped
+            sites = [
+                SiteView(
+                    f"client {client}",
+                    state=f"left out: {left_out[str(client)]}" if str(client) in left_out else "took part",
+                    failed=str(client) in left_out,
+                )
+                for client in newest.cohort[:_MOST_CLIENTS]
+            ]
+        else:
+            sites = list(self._events.sites.values())
+        return [replace(site, noise=_finite(known.get(site.name))) for site in sites[:_MOST_CLIENTS]]
+
+
+def check_watchable(folder: Path) -> None:
+    """Raise a UserError unless a run or a federation was begun in a folder."""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}.", "rofl watch RUN, the folder of a run")
+    if not any((folder / name).is_file() for name in ("config.toml", "serve.toml", LOG_FILE)):
+        raise UserError(f"{folder} holds no run.", "the folder that rofl run or rofl serve names")
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a program works in a run folder: it then holds the lock, which goes with it however it ends.
+
+    To find out, a shared lock is taken and given back at once, some microseconds; there is no way to only ask.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _facts(settings: Settings) -> dict[str, str]:
+    """Return the main settings as text, by name."""
+    data, noise = _table(settings, "data"), _table(settings, "noise")
+    path = str(data.get("path") or "")
+    ratio = noise.get("ratio")
+    found = {
+        "Data": Path(path).name if path else data.get("name"),
+        "Method": _table(settings, "method").get("name"),
+        "Model": _table(settings, "model").get("name"),
+        "Clients": settings.get("clients"),
+        "Clients a round": settings.get("cohort"),
+        "Noise put in": f"{noise.get('kind', '')} {ratio:g}" if isinstance(ratio, int | float) and ratio else None,
+        "Seed": settings.get("seed"),
+    }
+    return {name: one_line(str(value))[:100] for name, value in found.items() if value not in (None, "")}
+
+
+def _measured(settings: Settings) -> str:
+    data = _table(settings, "data")
+    own = bool(data.get("path") or data.get("classes"))
+    return "held-out samples, against their labels as given" if own else "the test set"
+
+
+def _table(settings: Settings, name: str) -> Mapping[str, object]:
+    value = settings.get(name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(settings: Settings, name: str) -> int:
+    value = settings.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_ROUNDS else 0
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number that JSON can hold, else None."""
+    return value if value is not None and isfinite(value) else None

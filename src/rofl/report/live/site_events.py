@@ -1,0 +1,132 @@
+"""The sites of a federation as its log tells: what each was asked, and what came of it.
+
+The chain of the log is not checked here: `rofl federation log` does that.
+"""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from rofl.report.live.json_lines import JsonLines
+from rofl.report.live.run_view import EventView, SiteView
+
+LOG_FILE = "federation-log.jsonl"  # as rofl.federation.event_log calls it, which this room may not import
+_MOST_EVENTS = 40
+_MOST_SITES = 1000
+_LONGEST = 300  # characters of an event
+_WORK = {
+    "train": "training",
+    "evaluate": "testing",
+    "report": "counting suspects",
+    "finish": "judging its labels",
+    "unmask": "unmasking a sum",
+    "describe": "describing itself",
+}
+
+Line: TypeAlias = Mapping[str, object]
+
+
+class SiteEvents:
+    """What federation-log.jsonl says, read as it grows.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        sites: By name, in the order in which they came.
+        events: The newest ones, the newest first.
+        round: The newest round that sites were asked for.
+        agreed: Whether all sites have come, so that the settings are known.
+        is_site: Whether this is the log of a site, not of a coordinator.
+        damaged: How many lines are no events.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.lines = JsonLines(path)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.sites: dict[str, SiteView] = {}
+        self.events = deque[EventView](maxlen=_MOST_EVENTS)
+        self.round = self.damaged = 0
+        self.is_site = self.agreed = False
+
+    def update(self) -> None:
+        """Read what is new."""
+        before = self.lines.started_over
+        new = self.lines.read_new()
+        if self.lines.started_over != before:
+            self._clear()
+        for line in new:
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                entry = None
+            if isinstance(entry, dict):
+                self._add(entry)
+            else:
+                self.damaged += 1
+
+    def _add(self, entry: Line) -> None:
+        event, time, name = _text(entry, "event"), _text(entry, "time"), _text(entry, "site")
+        index = entry.get("round")
+        if isinstance(index, int) and not isinstance(index, bool):
+            self.round = max(self.round, index)
+        self.is_site = self.is_site or event in ("joined", "sent")
+        self.agreed = self.agreed or event in ("settings", "agreed")
+        failed = event in ("failed", "refused", "not admitted", "withheld")
+        self.events.appendleft(EventView(time, _describe(entry)[:_LONGEST], failed))
+        if not name or (name not in self.sites and len(self.sites) >= _MOST_SITES):
+            return
+        site = replace(self.sites.get(name, SiteView(name)), last=time, failed=failed)
+        samples = entry.get("samples")
+        if event == "admitted":
+            site = replace(site, state="connected", samples=samples if isinstance(samples, int) else None)
+        elif event == "asked":
+            site = replace(site, state=_work(entry))
+        elif event == "received":
+            site = replace(site, state=f"has answered ({_work(entry)})")
+        elif event == "failed":
+            site = replace(site, state=f"failed: {_text(entry, 'reason')}"[:_LONGEST])
+        self.sites[name] = site
+
+
+def _describe(entry: Line) -> str:
+    """Return an event in words."""
+    event, name = _text(entry, "event"), _text(entry, "site")
+    reason = _text(entry, "reason")
+    left_out = entry.get("left_out")
+    if event == "round":
+        names = ", ".join(map(str, left_out)) if isinstance(left_out, list | dict) else ""
+        return f"round {entry.get('round')} is done" + (f", without {names}" if names else "")
+    size = f", {entry['bytes']} bytes" if isinstance(entry.get("bytes"), int) else ""
+    words = {
+        "admitted": f"{name} is here with {entry.get('samples')} samples",
+        "not admitted": reason,
+        "settings": "the settings are agreed",
+        "agreed": "the settings are agreed",
+        "joined": f"joined {_text(entry, 'server')} as {_text(entry, 'name')}",
+        "asked": f"{name} was asked: {_work(entry)}" if name else f"asked: {_work(entry)}",
+        "received": f"{name} has answered: {_work(entry)}{size}",
+        "sent": f"sent: {_work(entry)}{size}",
+        "failed": f"{name} failed: {reason}",
+        "refused": f"refused: {reason}",
+        "withheld": f"withheld: {_work(entry)}",
+        "finished": "finished",
+    }
+    return words.get(event, event)
+
+
+def _work(entry: Line) -> str:
+    """Return what a request asks for, and for which round."""
+    kind = _text(entry, "kind").removeprefix("query.")
+    index = entry.get("round")
+    return _WORK.get(kind, kind) + (f", round {index}" if isinstance(index, int) and index else "")
+
+
+def _text(entry: Line, name: str) -> str:
+    value = entry.get(name, "")
+    return value if isinstance(value, str) else ""
