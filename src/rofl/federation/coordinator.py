@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
 from rofl.core.rng import derive
+from rofl.core.version import __version__
 from rofl.data.preprocessing import preprocessing_of, user_preprocessing
 from rofl.errors import UserError
 from rofl.federation.event_log import LOG_FILE, EventLog
@@ -141,7 +141,7 @@ def _coordinate(
             callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
             run_dir.write_experiment(agreed)
         callbacks.on_start(agreed)
-        registry.log.write("settings", settings=agreed.toml(), version=version("rofl"))
+        registry.log.write("settings", settings=agreed.toml(), version=__version__)
         return _train(run_dir, agreed, registry, config, callbacks, data_dir)
 
 
