@@ -39,8 +39,10 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## run every command and snippet that the documents show
+docs: $(READY)  ## run every command and snippet that the documents show, then build guide and reference into build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	$(BIN)/python -m pytest tests/flow/test_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
