@@ -64,11 +64,19 @@ def build(place: Path, allowed: Sequence[str]) -> Image:
     places = {name: place / name[1:] for name in ("/opt/rofl", "/build", "/data", "/keys")}
     python = place / "bin"
     python.mkdir()
-    (python / "python").symlink_to(os.path.realpath(sys.executable))
+    (python / "python").symlink_to(base_python())
     image = Image(places, {"PATH": f"{python}:/usr/bin:/bin"})
     for word, rest in read_dockerfile((ROOT / "Dockerfile").read_text()):
         image = _step(image, word, rest, allowed)
     return image
+
+
+def base_python() -> str:
+    """A Python 3.11 that every user can run; this one where the system has none."""
+    found = "/usr/bin/python3.11"
+    able = [found, "-c", "import ensurepip, venv"]
+    usable = os.path.exists(found) and subprocess.run(able, capture_output=True, check=False).returncode == 0
+    return found if usable else os.path.realpath(sys.executable)
 
 
 def _step(image: Image, word: str, rest: str, allowed: Sequence[str]) -> Image:
