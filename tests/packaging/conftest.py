@@ -28,6 +28,9 @@ class Installed:
 def bare_environment(home: Path) -> dict[str, str]:
     """PATH, a home, and where pip finds packages."""
     kept = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+    for place in (Path.home() / ".config" / "pip", Path.home() / ".pip"):
+        if (place / "pip.conf").is_file():
+            kept.setdefault("PIP_CONFIG_FILE", str(place / "pip.conf"))
     return {**kept, "PATH": "/usr/bin:/bin", "HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
