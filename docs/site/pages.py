@@ -19,6 +19,19 @@ _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add sections for the decisions and for documents that the navigation does not name."""
+    named = set(re.findall(r"[\w/.-]+\.md", str(config.nav)))
+    others = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    others = [name for name in others if name not in named]
+    sections = {
+        "More": [name for name in others if not name.startswith("decisions/")],
+        "Decisions": [name for name in others if name.startswith("decisions/")],
+    }
+    config.nav = [*(config.nav or []), *({title: names} for title, names in sections.items() if names)]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages: those by name, and those that any page links to, until there is none left."""
     waiting = [*_PAGES, *(f"docs/{file.src_uri}" for file in files.documentation_pages() if not file.generated_by)]

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("yaml", reason="PyYAML is not installed: pip install -e '.[dev]'")
-
 from tests.deploy.containers import ROOT, Image, build
 
 
