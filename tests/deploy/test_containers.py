@@ -113,7 +113,7 @@ def test_the_image_starts_with_help_and_has_no_pip(image: Image, place: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [[COMPOSE], [COMPOSE, OWN_DATA]], ids=["digits", "own data"])
 def test_compose_up_stop_and_up_again(image: Image, place: Path, files: list[Path]) -> None:
-    compose = Compose(files, image, place, {"ROFL_ROUNDS": "3", **write_scans(place)}, free_port())
+    compose = Compose(files, image, place, {"ROFL_ROUNDS": "6", **write_scans(place)}, free_port())
     keys = compose.container("keys")
     assert compose.services["coordinator"]["depends_on"] == {"keys": {"condition": "service_completed_successfully"}}
     for _ in range(2):  # the second `up` finds the keys of the first
@@ -126,16 +126,16 @@ def test_compose_up_stop_and_up_again(image: Image, place: Path, files: list[Pat
         with started(*sites):
             rounds = place / "coordinator" / "run" / "metrics.jsonl"
             until(lambda: rounds.is_file() or coordinator.process.poll() is not None, coordinator.said, 300)
-            assert [site.healthy() for site in sites] == [True] * 3
             assert coordinator.stop() == 130, coordinator.said()
             assert not coordinator.healthy()
+            assert [site.healthy() for site in sites] == [True] * 3  # they wait for it
             coordinator.start()  # `up` again, or the restart after a failure: the same command
             assert coordinator.code() == 0, coordinator.said()
             assert [site.code() for site in sites] == [0] * 3, [site.said() for site in sites]
     assert "masked: this machine sees no single one" in coordinator.said()
     for name in ("coordinator", *SITES):
         assert (place / name / "run" / "report.html").is_file()
-    assert len(rounds.read_text().splitlines()) == 3
+    assert len(rounds.read_text().splitlines()) == 6
     until(lambda: not left_behind(place), lambda: f"the end of {left_behind(place)}", 20)
 
 

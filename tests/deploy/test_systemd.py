@@ -86,7 +86,7 @@ def test_the_units_run_a_federation_that_is_stopped_once(tmp_path: Path) -> None
 
     make_credentials(tmp_path / "keys", ["north", "south"], ["localhost"])
     port, keys = free_port(), tmp_path / "keys"
-    options = f"--set rounds=3 --address 127.0.0.1:{port}"
+    options = f"--set rounds=6 --address 127.0.0.1:{port}"
     machines = [make_machine(tmp_path, "coordinator", keys / "server", ROFL_OPTIONS=options)]
     for name in ("north", "south"):
         machines.append(make_machine(tmp_path, name, keys / "sites" / name, ROFL_SERVER=f"localhost:{port}"))
@@ -107,5 +107,5 @@ def test_the_units_run_a_federation_that_is_stopped_once(tmp_path: Path) -> None
             if process.poll() is None:
                 process.kill()
     assert all((machine / "run" / "report.html").is_file() for machine in machines)
-    assert len(rounds.read_text().splitlines()) == 3
+    assert len(rounds.read_text().splitlines()) == 6
     until(lambda: not left_behind(tmp_path), lambda: f"the end of {left_behind(tmp_path)}", 20)
