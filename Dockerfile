@@ -12,7 +12,7 @@ RUN /opt/rofl/bin/pip install --no-cache-dir --no-compile --constraint constrain
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/rofl/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt ".[$EXTRAS]"
-# headers, tests of other packages, and what installs: a third of a gigabyte that nobody runs
+# headers, tests of other packages, and what installs: nobody runs them
 WORKDIR /opt/rofl/lib/python3.11/site-packages
 RUN rm -rf pip pip-* setuptools setuptools-* torch/include torch/test pyarrow/include \
  && find . -depth -type d -name tests -exec rm -rf {} +
