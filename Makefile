@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench federation check docs clean
+.PHONY: help demo test slow bench federation check docs package clean
 # set-up leaves compiling to the first import, which must then be able to keep what it compiled
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -23,8 +23,8 @@ demo: $(READY)  ## a first look, about a minute: plain FedAvg against rofl, 40 %
 test: $(READY)  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-slow: $(READY)  ## the figures that the README promises, every fault of a federation, Flower's own programs: an hour
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,networks,simulation]'
+slow: $(READY)  ## the figures that the README promises, every fault of a federation, distribution, containers: an hour or more
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,networks,release,simulation]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm
 	$(BIN)/python -m pytest -m slow
 
@@ -40,8 +40,19 @@ check: $(READY)  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## run every command and snippet that the documents show
+docs: $(READY)  ## run every command and snippet that the documents show, then build guide and reference into build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	$(BIN)/python -m pytest tests/flow/test_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+package: $(READY)  ## wheel and sdist into dist, checked; lint of the files for containers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,release]'
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml deploy/compose.data.yaml
+	$(BIN)/kubernetes-validate --strict deploy/kubernetes/coordinator.yaml
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -5,6 +5,8 @@ The names below are the public interface; each is imported when it is first used
 
 from typing import TYPE_CHECKING, Any
 
+from rofl.core.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from rofl.config.presets import from_data, preset
     from rofl.config.schema import Experiment

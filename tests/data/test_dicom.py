@@ -86,7 +86,7 @@ def test_what_is_no_single_image_is_left_out_with_the_reason(tmp_path: Path) -> 
 def test_without_pydicom_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = dicom(RAMP)
     monkeypatch.setitem(__import__("sys").modules, "pydicom", None)
-    assert inspect_image(raw).error == "DICOM, which needs pydicom: pip install '.[dicom]'"
+    assert inspect_image(raw).error == "DICOM, which needs pydicom: pip install 'fed-noisy-labels[dicom]'"
 
 
 def test_a_folder_of_dicom_files_is_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -42,6 +41,7 @@ from flwr.superlink.routers.fleet.router import router
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+import rofl
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
 from rofl.federation.gateway.admission import signed_headers as sign
@@ -225,7 +225,7 @@ def test_two_gateways_at_once_and_how_a_site_tells_them_apart(superlink: SuperLi
         told = [client.get(f"https://localhost:{one.port}/v1/rofl").json() for one in (gateway, gateway, other)]
     assert [one["instance"] for one in told] == [gateway.instance, gateway.instance, other.instance]
     assert gateway.instance != other.instance
-    assert told[0]["version"] == version("rofl")
+    assert told[0]["version"] == rofl.__version__
 
 
 def test_a_site_without_the_authority_does_not_connect(superlink: SuperLink, gateway: Gateway) -> None:

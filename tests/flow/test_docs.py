@@ -16,7 +16,12 @@ from tests.models.networks import bert_folder, needs_timm, needs_transformers, s
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 # the snippets' own settings take minutes; the first rounds show that they run
 FEW = ("rounds=1", "clients=4", "cohort=2", "data.train=120", "data.test=60", "model.name=mlp", "method.epochs=1")
 QUICK = [*(word for change in FEW for word in ("--set", change)), "--workers", "0"]

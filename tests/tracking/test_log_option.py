@@ -51,7 +51,7 @@ def test_an_absent_package_is_told_before_training(name, command, rofl, tmp_path
         elif not module.endswith((".follow", ".tracker", ".logged_values")):
             monkeypatch.delitem(sys.modules, module)
     assert rofl(command, "digits", "--log", name) == 2
-    assert f"pip install '.[{name}]'" in capsys.readouterr().err
+    assert f"pip install 'fed-noisy-labels[{name}]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -75,5 +75,5 @@ def test_where_nothing_can_be_said_nothing_is() -> None:
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus.accountants", None)
-    with pytest.raises(UserError, match=r"pip install '\.\[dp\]'"):
+    with pytest.raises(UserError, match=r"pip install 'fed-noisy-labels\[dp\]'"):
         epsilon(1, 1.0, 1e-5)

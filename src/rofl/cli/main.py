@@ -16,6 +16,7 @@ from rofl.cli import (
     demo,
     evaluate,
     export,
+    federation_check,
     federation_log,
     join,
     methods,
@@ -30,6 +31,7 @@ from rofl.cli import (
     watch,
 )
 from rofl.cli.app import app, print_message, stderr, stdout
+from rofl.core.version import __version__
 from rofl.errors import Interrupted, UserError
 
 # The commands add themselves to `app` when their modules are imported; --help lists them in this order.
@@ -48,6 +50,7 @@ COMMANDS = (
     report,
     split,
     data_check,
+    federation_check,
     federation_log,
     reproduce,
     benchmark,
@@ -104,9 +107,7 @@ def _without_command(
 ) -> None:
     """Federated learning when labels are wrong."""
     if version:
-        from importlib import metadata  # --help has no need of it
-
-        stdout.print(metadata.version("rofl"), highlight=False)
+        stdout.print(__version__, highlight=False)
     elif context.invoked_subcommand is None:
         stdout.print("rofl trains one model on data of many owners, whose labels may be wrong, and finds those labels.")
         stdout.print("A first look, about a minute:  [bold]rofl demo[/]\nAll commands:  [bold]rofl --help[/]")

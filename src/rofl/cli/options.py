@@ -64,4 +64,4 @@ def check_flower() -> None:
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:
-        raise UserError("Flower is not installed.", "pip install '.[flower]'")
+        raise UserError("Flower is not installed.", "pip install 'fed-noisy-labels[flower]'")

@@ -108,5 +108,5 @@ def _pydicom() -> Any:
     try:
         import pydicom
     except ImportError as error:
-        raise UnsupportedImageError("DICOM, which needs pydicom: pip install '.[dicom]'") from error
+        raise UnsupportedImageError("DICOM, which needs pydicom: pip install 'fed-noisy-labels[dicom]'") from error
     return pydicom

@@ -5,7 +5,6 @@ The form is safetensors with JSON metadata; nothing is pickled.
 
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.settings import Settings, rename
 from rofl.core.tensors import Tensors, digest
+from rofl.core.version import __version__
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.data.specs import SplitSpec
@@ -42,7 +42,7 @@ def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tens
     tensors = {"labels": labels, "owner": _owner(parts, len(labels))}
     metadata = {
         "kind": _KIND,
-        "rofl": version("rofl"),
+        "rofl": __version__,
         "seed": spec.seed,
         "data": spec.data.name,
         "samples": len(truth),

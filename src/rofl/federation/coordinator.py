@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
+from rofl.core.version import __version__
 from rofl.data.preprocessing import preprocessing_of, user_preprocessing
 from rofl.errors import UserError
 from rofl.federation.event_log import LOG_FILE, EventLog
@@ -142,7 +142,7 @@ def _coordinate(
             agreed = _settle(agreed, data_dir)
             run_dir.write_experiment(agreed)
         callbacks.on_start(agreed)
-        registry.log.write("settings", settings=agreed.toml(), version=version("rofl"))
+        registry.log.write("settings", settings=agreed.toml(), version=__version__)
         return _train(run_dir, agreed, registry, config, callbacks, data_dir)
 
 

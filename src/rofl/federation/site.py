@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeAlias
 
 from flwr.app import Context, RecordDict
 
 from rofl.core.tensors import Tensors
+from rofl.core.version import __version__
 from rofl.data import user
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
@@ -116,7 +116,7 @@ def join(
         data = LocalData(out=folder, data_dir=config.data_dir, name=name, source=_source(config), progress=on_progress)
         data.load()  # so that a mistake in the data shows before the coordinator is called
     home, log = folder / "flower", EventLog(folder / LOG_FILE)
-    log.write("joined", server=server, name=name, version=version("rofl"), policy=policy.model_dump(mode="json"))
+    log.write("joined", server=server, name=name, version=__version__, policy=policy.model_dump(mode="json"))
     gate = SiteGate(
         policy,
         config.data is not None,

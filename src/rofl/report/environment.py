@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from rofl.core.version import __version__
 from rofl.report import formatting
 from rofl.report.charts import plotly_source
 
@@ -88,7 +89,7 @@ def render_document(template: str, title: str, sections: Iterable[Section], **vi
         plotly=Markup(plotly_source()),
         scripts=[section.script for section in sections if section.script],
         links_images=any(section.links_images for section in sections),
-        made_with=f"rofl {version('rofl')}, Python {platform.python_version()}, plotly {version('plotly')}",
+        made_with=f"rofl {__version__}, Python {platform.python_version()}, plotly {version('plotly')}",
         **view,
     )
 

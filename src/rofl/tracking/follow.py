@@ -126,6 +126,6 @@ def _import_trackers(names: Iterable[str]) -> dict[str, type[Tracker]]:
             kinds[name] = getattr(importlib.import_module(module), kind)
         except ImportError as error:
             raise UserError(
-                f"{name} needs a package that is not here ({error}).", f"pip install '.[{name}]'"
+                f"{name} needs a package that is not here ({error}).", f"pip install 'fed-noisy-labels[{name}]'"
             ) from error
     return kinds

@@ -56,7 +56,7 @@ class MlflowTracker:
         try:
             _experiment_id(MlflowClient())
         except Exception as error:  # of many types: the address, the network, the database, the rights
-            hint = "another MLFLOW_TRACKING_URI, or pip install '.[mlflow]'"
+            hint = "another MLFLOW_TRACKING_URI, or pip install 'fed-noisy-labels[mlflow]'"
             raise UserError(f"MLflow cannot be used ({short_text(error)}).", hint) from error
         return f"MLflow's runs go into the experiment {_experiment_name()} at {short_text(mlflow.get_tracking_uri())}"
 

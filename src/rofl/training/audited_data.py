@@ -1,13 +1,13 @@
 """New data that a run's model judges: how it is loaded, and the record of its audit."""
 
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
 from rofl.audit.result import NoiseEstimate
 from rofl.config.schema import Experiment
+from rofl.core.version import __version__
 from rofl.data import load_dataset as load_named
 from rofl.data import user
 from rofl.data.dataset import Dataset
@@ -69,7 +69,7 @@ class FinishedModel:
             data=data,
             classes=self.summary.classes,
             estimated=estimated,
-            versions={"rofl": version("rofl"), "torch": torch.__version__},
+            versions={"rofl": __version__, "torch": torch.__version__},
         )
 
     def load_data(

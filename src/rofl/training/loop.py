@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Literal, Protocol
 
 import torch
 
 from rofl.config.schema import Experiment
 from rofl.core.tensors import check_like, digest
+from rofl.core.version import __version__
 from rofl.errors import Interrupted, UserError
 from rofl.methods.base import ServerState
 from rofl.simulation.client import NetworkSpec
@@ -292,7 +292,7 @@ def training_summary(
         privacy=privacy_spent(experiment, history),
         note=note,
         dropped=sum(len(record.dropped) for record in history),
-        versions={"rofl": version("rofl"), "torch": torch.__version__},
+        versions={"rofl": __version__, "torch": torch.__version__},
         digest=digest(trained.last.model, trained.last.aux),
         selected=trained.selected,
         selected_round=trained.selected_round,

@@ -69,5 +69,5 @@ def _accountant() -> Any:
     try:
         from opacus.accountants import RDPAccountant  # slow to import, and an extra
     except ImportError as error:
-        raise UserError("The epsilon of a private run needs Opacus.", "pip install '.[dp]'") from error
+        raise UserError("The epsilon of a private run needs Opacus.", "pip install 'fed-noisy-labels[dp]'") from error
     return RDPAccountant()

@@ -4,7 +4,7 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets.paper import PAPER
-from rofl.config.presets.preset import Preset
+from rofl.config.presets.preset_settings import Preset
 from rofl.config.presets.quick import QUICK
 from rofl.config.presets.user_data import from_data
 from rofl.config.schema import Experiment, parse_experiment

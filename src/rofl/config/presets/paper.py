@@ -1,6 +1,6 @@
 """The paper's own settings for one run, from the supplement's section "Implementation details"."""
 
-from rofl.config.presets.preset import Preset
+from rofl.config.presets.preset_settings import Preset
 from rofl.config.presets.quick import federated_starts
 
 _FEDERATION = {"clients": 100, "cohort": 10}  # "the number of clients to 100, and 10 clients are selected"

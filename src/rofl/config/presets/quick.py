@@ -1,6 +1,6 @@
 """Presets that finish on a laptop within minutes."""
 
-from rofl.config.presets.preset import Preset
+from rofl.config.presets.preset_settings import Preset
 from rofl.core.settings import Settings
 
 

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from rofl.core.version import __version__
 from rofl.errors import UserError
 from rofl.federation.gateway.admission import AdmittedKey
 from rofl.federation.gateway.server import GatewaySettings, server_context
@@ -133,7 +133,7 @@ def make_settings(
     certificate, key = map(str, tls) if tls else ("", "")
     return GatewaySettings(
         instance=secrets.token_hex(8),
-        version=version("rofl"),
+        version=__version__,
         superlink=f"{'http' if superlink_ca is None else 'https'}://{superlink}",
         superlink_ca=str(superlink_ca or ""),
         certificate=certificate,

@@ -44,7 +44,9 @@ def export_onnx(model: TrainedModel) -> tuple[bytes, float | None]:
     """
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise UserError(f"ONNX needs packages that are not installed: {', '.join(missing)}.", "pip install '.[onnx]'")
+        raise UserError(
+            f"ONNX needs packages that are not installed: {', '.join(missing)}.", "pip install 'fed-noisy-labels[onnx]'"
+        )
     name, program = _trace(model)
     with _quiet():
         exported = torch.onnx.export(

@@ -1,0 +1,3 @@
+"""The version of rofl, read by the build as well."""
+
+__version__ = "0.2.0"
