@@ -170,7 +170,8 @@ class SiteClient:
 
     def _load(self, server_state: ServerState) -> None:
         """Give the executor a server state, after a check that it fits the settings."""
-        problem = check_like(flatten_state(server_state), flatten_state(self.initial_state))
+        expected = flatten_state(self.initial_state.evaluated())  # bounds come with requests to train only
+        problem = check_like(flatten_state(server_state.evaluated()), expected)
         if problem:
             raise ValueError(f"the model that came does not fit the settings: {problem}")
         self.executor.broadcast = flatten_state(server_state)

@@ -180,7 +180,14 @@ class LocalEngine(Engine):
         """The round of each client's state."""
         return self.simulation.states.rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`, from a server state.
 
         Args:
@@ -188,8 +195,9 @@ class LocalEngine(Engine):
             first: the first round, counted from 1.
             last: the last round.
             cautious: whether to use the cautious form of the method.
+            aside: clients that are not asked.
         """
-        return self.simulation.rounds(server_state, first, last, cautious)
+        return self.simulation.rounds(server_state, first, last, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
         """Return the accuracy on the test set, and counts on samples that nobody trains on."""
