@@ -32,6 +32,9 @@ def serve_command(
         bool | None,
         typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
     ] = None,
+    robust: Annotated[
+        str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")
+    ] = "",
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
@@ -63,7 +66,7 @@ def serve_command(
         callbacks = coordinator.ServeCallbacks(print_message, progress.begin, progress)
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
-            if what or preset or clients or sets or method or seed is not None or dp is not None or out:
+            if what or preset or clients or sets or method or seed is not None or dp is not None or out or robust:
                 problem = "A run that is resumed keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
             finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
@@ -75,6 +78,7 @@ def serve_command(
                 )
             config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
             config = replace(config, masks="auto" if masks is None else "on" if masks else "off")
+            sets = [*(sets or []), *([f"server.robust={robust}"] if robust else [])]
             options = ExperimentOptions(what or preset, sets, method, seed, dp)
             experiment = None
             if options.what:

@@ -152,7 +152,7 @@ class Experiment(Spec):
             )
         if self.server.robust != "none" and self.transport == "fixed":
             raise UserError(
-                f"server.robust = {self.server.robust} needs single updates, and transport = fixed is for sums of them.",
+                f"server.robust = {self.server.robust} needs single updates; transport = fixed is for their sums.",
                 "transport=full",
             )
         if self.data.partition == "sampled" and (

@@ -136,7 +136,8 @@ class RoundDriver:
         if summed.content is not None:
             total, problem = parse_reply(summed.content, zero, bf16=False)
         if summed.content is not None and problem is None and method.looks_at_updates:
-            claims = Claims(float(sum(self.declared[client] for client in summed.arrived)), len(summed.arrived))
+            samples = [self.declared[client] for client in summed.arrived]
+            claims = Claims(float(sum(samples)), len(samples), largest=max(samples) / sum(samples))
             problem = method.check_sums(total, plan.server_state, claims)
         if problem is not None:
             problem = f"the sum over the sites cannot be used: {problem}"

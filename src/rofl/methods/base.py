@@ -78,11 +78,13 @@ class Claims:
         samples: how many samples they declared, together.
         clients: how many clients there are.
         norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None where not known.
+        largest: the largest share of these samples that one client has.
     """
 
     samples: float
     clients: int
     norms: torch.Tensor | None = None
+    largest: float = 1.0
 
 
 def without_bounds(aux: Mapping[str, torch.Tensor]) -> Tensors:

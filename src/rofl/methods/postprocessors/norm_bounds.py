@@ -24,6 +24,7 @@ _ROUNDING = 1.01  # norms after rounding to bfloat16 or to integers may be so mu
 _AUX_FACTOR = 64.0  # what `aux` means differs by method, and so do honest clients: only gross errors are refused
 _MOST_CHANGE = 2.0  # of a bound from one round to the next, up or down
 _FEWEST = 3  # clients of which a quantile says something
+_HALF = 0.5  # of the samples: a client that has more decides how long the sum is
 _CLIPPED = ("weights", "running statistics")
 
 
@@ -100,7 +101,7 @@ class NormBounds(Postprocessor):
             if place < len(_CLIPPED):
                 if self.clips:
                     limit = bounds[place] * _ROUNDING
-                if known and (claims.clients > 1 or not self.clips):
+                if known and (claims.largest <= _HALF or not self.clips):
                     limit = min(limit, self.margin * usual * _ROUNDING)
             elif known:
                 limit = _AUX_FACTOR * usual * claims.clients
@@ -131,7 +132,7 @@ def _norms(update: Update) -> Iterator[tuple[str, float]]:
 
 
 def _fits(norm: float, row: Tensor, limit: float) -> bool:
-    """Return whether one client's count is that of its norm, up to rounding, or of one that was clipped to the limit."""
+    """Return whether a client's count is that of its norm, up to rounding, or of one that was clipped to the limit."""
     counted, own = int(row.argmax()), int(count_norm(norm).argmax())
     was_clipped = norm * _ROUNDING**2 >= limit and counted >= own
     return abs(counted - own) <= 1 or was_clipped or upper_edge(counted) == norm
