@@ -76,7 +76,7 @@ def run_attacked(chosen: Experiment, attack: str | None, masks: bool, folder: Pa
     """
     run_dir = RunDir(folder)
     run_dir.write_experiment(chosen)
-    with _bad_site(attack):
+    with attack_from(attack, BAD):
         engine = ServerEngine(_Excluding(*_engine(chosen, masks), without_bad), 10, None)
         stopped = ""
         try:
@@ -106,14 +106,20 @@ def _engine(chosen: Experiment, masks: bool) -> tuple[RoundDriver, bool]:
 
 
 @contextmanager
-def _bad_site(attack: str | None) -> Iterator[None]:
-    """Make the last site attack inside the block."""
+def attack_from(attack: str | None, client: int | None, first: int = 1) -> Iterator[None]:
+    """Let a client attack inside the block.
+
+    Args:
+        attack: A key of `ATTACKS`; None for an honest site.
+        client: Its number; None for every client of this process.
+        first: The first round of the attack.
+    """
     honest = SiteClient.train
 
     def attacking(
         self: SiteClient, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
     ) -> tuple[Update, Tensors]:
-        if self.client != BAD or attack is None:
+        if attack is None or index < first or self.client != (self.client if client is None else client):
             return honest(self, server_state, index, state, cautious)
         labels = self.executor.labels
         if attack == FLIPPED:

@@ -4,7 +4,8 @@ All of it is a function of the records of rounds, so that a resumed run decides 
 
 Where the server sees single updates, the one that lies farthest from the others is set aside. Under masks it does not,
 and looks for the suspect by leaving out one client after the other: if a round is good without a client, that client
-is set aside. The first bad round is only repeated with everybody, so that nobody is blamed for what happens once.
+is set aside. The first bad round is only repeated with everybody, so that nobody is blamed for what happens once;
+unless somebody takes part who was set aside before.
 """
 
 from collections import deque
@@ -96,9 +97,10 @@ class Rollback:
         left = [client for client in range(self.experiment.clients) if client not in aside]
         if record.suspects and record.suspects[0] in left and len(left) > least:
             return [self._set_aside(record.suspects[0], record.round, "its update lay far from the others'")]
-        if self.bad == 1:
+        if self.bad == 1 and not any(client in self._times for client in left):
             return []
         candidates = [client for client in left if client not in self._tried]
+        candidates.sort(key=lambda client: -self._times.get(client, 0))  # those that were set aside before come first
         if not candidates or len(left) <= least:
             whoever = "whichever site was left out" if self._tried else "and there are too few sites to leave one out"
             self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
