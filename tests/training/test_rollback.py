@@ -47,7 +47,7 @@ class Attacker:
             bad = index in self.bad_rounds and self.client not in aside
             found = record(index, agreed=10 if bad else 90)
             reason = self.rollback.judge(found, FINE, "")
-            assert bool(reason) == bad or not any("90" in each for each in self.messages)
+            assert bool(reason) == bad
             found = found.model_copy(update={"rolled_back": reason, "restored": 1} if reason else {})
             self.messages += [event.message for event in self.rollback.observe(found).warnings]
             self.index = index
@@ -125,8 +125,16 @@ def spoil(monkeypatch: pytest.MonkeyPatch, bad: range) -> None:
     monkeypatch.setattr("rofl.simulation.engine.aggregate_round", poisoned)
 
 
-TINY = {**SETTINGS, "rounds": 9, "cohort": 4, "data__validation_share": 0.3, "data__train": 400}
-HELD = {"bounds__on": True, "bounds__rollback": True, "bounds__aside": 2, "method__epochs": 3, "select": "last"}
+TINY = {name: value for name, value in SETTINGS.items() if name != "method__t_pl"} | {
+    "method": "plain",
+    "rounds": 9,
+    "cohort": 4,
+    "data__validation_share": 0.3,
+    "data__train": 400,
+    "noise__ratio": 0.0,
+    "method__epochs": 3,
+}
+HELD = {"bounds__on": True, "bounds__rollback": True, "bounds__aside": 2, "select": "last"}
 
 
 def test_a_poisoned_round_leaves_no_trace_in_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

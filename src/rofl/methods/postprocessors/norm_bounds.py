@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rofl.core.dp import clip_norm, l2_norm
-from rofl.core.norm_counts import BINS, count_norm, counts_once, quantile, upper_edge
+from rofl.core.norm_counts import BINS, count_norm, counts_once, quantile
 from rofl.core.tensors import Tensors
 from rofl.methods.base import BOUNDS, NORMS, Claims, RoundContext, ServerState, Update, without_bounds
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
@@ -135,7 +135,7 @@ def _fits(norm: float, row: Tensor, limit: float) -> bool:
     """Return whether a client's count is that of its norm, up to rounding, or of one that was clipped to the limit."""
     counted, own = int(row.argmax()), int(count_norm(norm).argmax())
     was_clipped = norm * _ROUNDING**2 >= limit and counted >= own
-    return abs(counted - own) <= 1 or was_clipped or upper_edge(counted) == norm
+    return abs(counted - own) <= 1 or was_clipped
 
 
 def _check_numbers(total: Update, claims: Claims) -> str | None:
