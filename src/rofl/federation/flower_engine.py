@@ -21,6 +21,7 @@ from rofl.training.loop import Engine
 from rofl.training.runner import evaluate
 
 _LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
+_SUM = -1  # in the place of a site's number: the sum over all sites
 
 T = TypeVar("T")
 
@@ -89,9 +90,15 @@ class FlowerEngine:
             classes: How many classes it has.
         """
         request = encode_request(RoundRequest(self.driver.settings, index), server_state.evaluated())
-        asked = frozenset(self.driver.registry.sites) - self.aside
+        registry = self.driver.registry
+        asked = frozenset(registry.sites) - self.aside
         replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes), asked)
-        return Evaluation(pooled_accuracy(replies), pooled_counts(replies))
+        declared = {client: site.samples for client, site in registry.sites.items()}
+        declared[_SUM] = sum(declared[client] for client in asked)
+        counted = [each for client, each in replies.items() if each.is_plausible(declared[client])]
+        if len(counted) < len(replies):
+            registry.on_message("Counts of more held-out samples than sites declared samples are not used.")
+        return Evaluation(pooled_accuracy(replies.values()), pooled_counts(counted))
 
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
@@ -115,12 +122,12 @@ class FlowerEngine:
             return SiteReports(list(reports.values()), frozenset(reports), reports)
         asked = encode_request(RoundRequest(self.driver.settings, index), server_state, exact=True)
         found = self._counts("query.report", asked, lambda reply: SiteReport.decode(reply, classes))
-        return SiteReports(found, frozenset(self._collect("query.finish", content, lambda reply: True)))
+        return SiteReports(list(found.values()), frozenset(self._collect("query.finish", content, lambda reply: True)))
 
     def _counts(
         self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
-    ) -> list[T]:
-        """Return the counts of connected sites, or with masks one record with their sum; none where it fails.
+    ) -> dict[int, T]:
+        """Return the counts of connected sites, or with masks one record with their sum, as `_SUM`; none if it fails.
 
         Args:
             kind: Flower's message type.
@@ -131,16 +138,16 @@ class FlowerEngine:
         registry = self.driver.registry
         asked = frozenset(registry.sites) if asked is None else asked
         if not self.masks:
-            return list(self._collect(kind, request, decode, asked).values())
+            return self._collect(kind, request, decode, asked)
         nodes = {client: node for client, node in registry.connected().items() if client in asked}
         summed = self._sum(kind, dict.fromkeys(nodes, request), nodes, sorted(asked))
         for client, problem in summed.problems.items():
             registry.on_message(f"{registry.sites[client].name} is not counted: {problem}.")
         try:
-            return [] if summed.content is None else [decode(summed.content)]
+            return {} if summed.content is None else {_SUM: decode(summed.content)}
         except (ValueError, TypeError) as error:
             registry.on_message(f"The counts of the sites cannot be used: {error}.")
-            return []
+            return {}
 
     def _sum(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection], clients: list[int]

@@ -251,8 +251,13 @@ class _Progress:
         for record in self.history:
             self.rollback.observe(record.model_copy(update={"warnings": []}))
         undone = {record.round for record in self.history if record.rolled_back}
+        shapes = flatten_state(self.newest.server_state)
         found = [
-            each for each in self.folder.read_good() if each.round <= self.newest.index and each.round not in undone
+            each
+            for each in self.folder.read_good()
+            if each.round <= self.newest.index
+            and each.round not in undone
+            and check_like(flatten_state(each.server_state), shapes) is None
         ]
         return found or [BestModel(self.newest.index, self.newest.server_state)]
 
