@@ -1,7 +1,7 @@
 """Fourteen attacks by one site of five, over ten rounds, with and without bounds, masks and robust means.
 
-    python -m benchmarks.attacks            # the table of docs/security.md: about twenty minutes
-    python -m benchmarks.attacks --only x1000
+python -m benchmarks.attacks            # the table of docs/security.md: about twenty minutes
+python -m benchmarks.attacks --only x1000
 """
 
 import argparse

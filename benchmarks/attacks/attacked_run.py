@@ -64,7 +64,9 @@ def attack_settings(masks: bool, bounds: bool = True, **changes: Any) -> Experim
     return rofl.preset("digits", method="rofl", **{**settings, **changes})
 
 
-def run_attacked(chosen: Experiment, attack: str | None, masks: bool, folder: Path, without_bad: bool = False) -> Outcome:
+def run_attacked(
+    chosen: Experiment, attack: str | None, masks: bool, folder: Path, without_bad: bool = False
+) -> Outcome:
     """Run all rounds with a bad site.
 
     Args:

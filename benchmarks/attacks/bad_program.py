@@ -1,4 +1,4 @@
-"""A site whose program is modified: `python -m benchmarks.attacks.bad_program ATTACK ROUND`, then `join` and its options.
+"""A site with a modified program: `python -m benchmarks.attacks.bad_program ATTACK ROUND`, then `join` and its options.
 
 From that round on it sends what the attack says (see `site_attacks.ATTACKS`), whatever bound it is told.
 """

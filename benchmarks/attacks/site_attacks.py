@@ -72,7 +72,9 @@ ATTACKS: dict[str, Attack] = {
     "scaled x1000": lambda update, state, index: _scaled(update, 1000),
     "scaled x-10": lambda update, state, index: _scaled(update, -10),
     "running variance -1e6": _variance,
-    "1e36 in one tensor": lambda update, state, index: _first_weights(update, lambda value: torch.full_like(value, 1e36)),
+    "1e36 in one tensor": lambda update, state, index: _first_weights(
+        update, lambda value: torch.full_like(value, 1e36)
+    ),
     "similarities near 0 in the denominator": _similarity,
     FLIPPED: lambda update, state, index: _scaled(update, 5),
     "not a number": lambda update, state, index: _first_weights(update, lambda value: value * float("nan")),

@@ -21,7 +21,9 @@ from rofl.federation.site_records import SiteInfo
 from tests.flow.called import rofl as call
 
 TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1, "model__width": 0.125}
-UNDER_MASKS_WORSE: set[str] = set()  # attacks that cost more than two points under masks; docs/security.md has the figures
+UNDER_MASKS_WORSE: set[str] = (
+    set()
+)  # attacks that cost more than two points under masks; docs/security.md has the figures
 
 
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masked"])

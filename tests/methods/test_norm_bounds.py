@@ -6,7 +6,6 @@ from operator import add
 
 import pytest
 import torch
-
 from benchmarks.attacks.site_attacks import with_counts
 
 from rofl.core.dp import l2_norm

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.flow.tiny import SETTINGS
 
 import rofl
 from rofl.config.schema import Experiment, parse_experiment
@@ -16,7 +17,6 @@ from rofl.training.held_out import HeldOut
 from rofl.training.records import RoundRecord
 from rofl.training.rollback import Rollback
 from rofl.training.run_dir import RunDir
-from tests.flow.tiny import SETTINGS
 
 SITES = range(5)
 FINE = ServerState({"w": torch.ones(2)})
@@ -81,7 +81,9 @@ def test_under_masks_the_attacker_is_found_by_leaving_out_one_after_the_other() 
 def test_nobody_is_blamed_for_what_happens_once() -> None:
     game = Attacker(3, range(6, 7)).play(20)
     assert not any(game.asides)
-    assert [text.partition(":")[0] for text in game.messages] == ["Round 6 is undone, and the model of round 1 taken again"]
+    assert [text.partition(":")[0] for text in game.messages] == [
+        "Round 6 is undone, and the model of round 1 taken again"
+    ]
 
 
 def test_where_the_server_sees_updates_the_farthest_is_set_aside_at_once() -> None:
@@ -180,6 +182,6 @@ def test_a_run_that_cannot_be_saved_ends_with_a_sentence(tmp_path: Path, monkeyp
         return RoundResult(**{**vars(result), "problem": "nothing fits"})
 
     monkeypatch.setattr("rofl.simulation.engine.aggregate_round", never)
-    with pytest.raises(UserError, match="rounds in a row went wrong.* nothing fits"):
+    with pytest.raises(UserError, match=r"rounds in a row went wrong.* nothing fits"):
         rofl.run(chosen, tmp_path / "run", workers=0)
     assert not RunDir(tmp_path / "run").is_finished()
