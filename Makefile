@@ -32,7 +32,7 @@ bench: $(READY)  ## six measurements of speed, into benchmarks/results.md: 20 mi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'
 	$(BIN)/python -m benchmarks.speed
 
-federation: $(READY)  ## three sites with keys on this machine, one killed on the way: about three minutes
+federation: $(READY)  ## five sites with keys and masks on this machine, one killed and one poisoned on the way: about five minutes
 	$(BIN)/python benchmarks/federation.py
 
 check: $(READY)  ## lint, format and types

@@ -11,9 +11,10 @@ from benchmarks.speed.raw_loop import Loops, Setting, loops
 from benchmarks.speed.result_table import Aim, Section, quotients
 from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.methods import Rofl
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import WorkerPool
 
 CORES = 2

@@ -9,9 +9,10 @@ import torch
 from benchmarks.speed.result_table import Aim, Section, quotients
 from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.methods import CoTeaching, FedAvg, Joint, Method, Rofl, SelfLearning
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import WorkerPool
 
 LIMITS = {"rofl": 1.08, "joint": 1.10, "coteaching": 2.05}

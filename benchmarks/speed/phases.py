@@ -22,7 +22,8 @@ from rofl.methods import Rofl, RoundContext, rofl
 from rofl.methods.local_sgd import FusedSGD
 from rofl.methods.pseudo_labels import PseudoLabels
 from rofl.models import Network
-from rofl.simulation.client import NetworkSpec, run_client
+from rofl.simulation.client import run_client
+from rofl.simulation.network_spec import NetworkSpec
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "round.svg"
 PSEUDO = "pseudo-labels (Eq. 8)"

@@ -12,9 +12,10 @@ from rofl.core.rng import generator
 from rofl.core.tensors import Tensors
 from rofl.data import Transform
 from rofl.methods import Rofl
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import WorkerPool
 
 SAMPLES = 200  # of each client

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from rofl.core.rng import generator
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 
 
 @dataclass(frozen=True)

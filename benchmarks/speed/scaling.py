@@ -14,10 +14,11 @@ from benchmarks.speed.result_table import Aim, Section
 from benchmarks.speed.synthetic_images import synthetic_images, transform
 from rofl.data.sampled_clients import SampledClients, client_sizes
 from rofl.methods import Joint
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool
 

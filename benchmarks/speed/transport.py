@@ -12,7 +12,7 @@ from benchmarks.speed.result_table import Aim, Section
 from rofl.core.tensors import Tensors, to_bf16
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.methods import Rofl, ServerState, Update
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.run_dir import RunDir
 
 SMALL, LARGE = "small, digits", "cnn9, CIFAR-10"

@@ -38,6 +38,7 @@ SPOILT = {
     "shape": lambda update: _first(update, torch.zeros(7)),
     "key": lambda update: replace(update, model={**update.model, "another": torch.zeros(1)}),
     "weight": lambda update: replace(update, weight=-1.0),
+    "boost": lambda update: replace(update, model={name: 1000 * value for name, value in update.model.items()}),
     "slow": _slow,
     "raise": _raise,
 }

@@ -82,6 +82,28 @@ def test_sites_that_misbehave_are_left_out_with_the_reason(people: People, tmp_p
 
 
 @pytest.mark.slow
+def test_under_masks_a_site_that_poisons_is_found_and_set_aside(people: People) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    settings = {**TINY, "clients": 4, "cohort": 4, "rounds": 7, "data.train": 400}
+    coordinator = people.rofl(
+        "serve", "serve", "--preset", "digits", *sets(settings), "--insecure", "--address", address, "--out", "run"
+    )
+    for client, how in enumerate(["", "boost", "", ""]):
+        where = ("--server", address, "--insecure", "--client", str(client), "--name", f"site-{client}")
+        people.rofl(f"site-{client}", "join", *where, bad=how)
+    assert coordinator.code(400) == 0, coordinator.said()
+    assert people.summary()["rolled_back"] == [1, 2, 3]  # seen, repeated with all, tried without site-0
+    aside = [set(entry["dropped"]) for entry in people.history()[3:]]
+    assert aside == [{"1"}] * 4
+    said = [event["message"] for event in people.summary()["warnings"] if event["sign"] == "set aside"]
+    assert said[-1] == "For 10 rounds site-1 is set aside: the round was good without it."
+    assert people.summary()["final_accuracy"] > 30
+    log = (people.place / "run" / "federation-log.jsonl").read_text()
+    assert '"event":"rolled back"' in log
+    assert '"event":"set aside"' in log
+
+
+@pytest.mark.slow
 def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People) -> None:
     address = f"127.0.0.1:{free_port()}"
     where = ("--insecure", "--address", address, "--wait", "12", "--out", "run")

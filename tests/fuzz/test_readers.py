@@ -40,8 +40,8 @@ from rofl.federation.issue_credentials import make_credentials
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_policy import write_policy
-from rofl.simulation.client import NetworkSpec
 from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.loop import load_or_init
 from rofl.training.records import AuditRecord
 from rofl.training.round_log import cut_round_log

@@ -11,7 +11,8 @@ from rofl.core.tensors import Tensors, digest
 from rofl.data import ClientDataset, Transform, batches
 from rofl.methods import METHODS, Method, RoundContext, ServerState, Update
 from rofl.models import Network
-from rofl.simulation.client import NetworkSpec, run_client
+from rofl.simulation.client import run_client
+from rofl.simulation.network_spec import NetworkSpec
 
 CLASSES, SHAPE, SEED = 4, (1, 8, 8), 7
 TRANSFORM = Transform(mean=(0.5,), std=(0.3,), crop=1)

@@ -16,8 +16,9 @@ from rofl.data.image_store import ImageFiles, ImageStore
 from rofl.methods import METHODS, Method, RoundContext, ServerState, Update
 from rofl.methods.postprocessors import Bfloat16, GaussianDP
 from rofl.methods.processed import ProcessedMethod
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.executor import ClientExecutor, flatten_state, predict_job, shared_inputs, train_job
+from rofl.simulation.network_spec import NetworkSpec
 from tests.data import pictures
 from tests.elsewhere import DEVICE, Elsewhere, accelerator
 from tests.methods import toy

@@ -9,9 +9,10 @@ import torch
 from rofl.core.tensors import CPU
 from rofl.errors import UserError
 from rofl.simulation import worker_pool
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices, worker_env
 from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from tests.methods import toy
 
 GPUS = [torch.device("cuda", 0), torch.device("cuda", 1)]

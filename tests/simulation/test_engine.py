@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from rofl.core.tensors import digest, float_entries
 from rofl.methods import Method, RoundContext, ServerState
 from rofl.methods.weights import load_weights
-from rofl.simulation.client import ClientConfig, NetworkSpec, run_client
+from rofl.simulation.client import ClientConfig, run_client
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs, unflatten_state
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import sample_cohort
 from rofl.simulation.worker_pool import WorkerPool
 from tests.methods import toy

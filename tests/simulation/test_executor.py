@@ -13,9 +13,10 @@ from rofl.data import Transform
 from rofl.data.image_store import ImageFiles, ImageStore, store_from_tensors
 from rofl.data.sources import clothing1m
 from rofl.errors import UserError
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import ClientExecutor, flatten_state, predict_job, shared_inputs, train_job
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import WorkerPool
 from tests.data import pictures
 from tests.methods import toy

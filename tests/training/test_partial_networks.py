@@ -16,7 +16,7 @@ from rofl.errors import UserError
 from rofl.methods import METHODS
 from rofl.models import adapt
 from rofl.models.last_layer import check_head
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.records import RoundRecord
 from rofl.training.time_estimate import DataSize, core_seconds
 

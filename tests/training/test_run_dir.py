@@ -21,7 +21,7 @@ from rofl.data.federated import FederatedDataset, load_federated
 from rofl.errors import UserError
 from rofl.methods import ServerState
 from rofl.methods.weights import load_weights
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.records import FORMAT, RoundRecord
 from rofl.training.run_dir import Checkpoint, RunDir
 

@@ -39,6 +39,9 @@ def serve_command(
         bool | None,
         typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
     ] = None,
+    robust: Annotated[
+        str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")
+    ] = "",
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
@@ -75,7 +78,7 @@ def serve_command(
     with ExitStack() as stack:
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
-            if what or preset or clients or sets or method or seed is not None or dp is not None or out:
+            if what or preset or clients or sets or method or seed is not None or dp is not None or out or robust:
                 problem = "A run that is resumed keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
             callbacks = stack.enter_context(_follow(again, log, show_port if show else None))
@@ -88,6 +91,7 @@ def serve_command(
                 )
             config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
             config = replace(config, masks="auto" if masks is None else "on" if masks else "off")
+            sets = [*(sets or []), *([f"server.robust={robust}"] if robust else [])]
             options = ExperimentOptions(what or preset, sets, method, seed, dp)
             experiment = None
             if options.what:

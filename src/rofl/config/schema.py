@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
+from rofl.config.bounds_spec import BoundsSpec
 from rofl.config.overrides import method_fields
 from rofl.config.server_spec import ServerSpec
 from rofl.core.settings import Settings, Spec, upgrade
@@ -15,7 +16,7 @@ from rofl.data.noise_spec import NoiseSpec
 from rofl.data.specs import DataSpec, SplitSpec
 from rofl.errors import UserError, unknown
 from rofl.methods import METHODS, Method
-from rofl.methods.postprocessors import Bfloat16, FixedPoint, GaussianDP, Postprocessor
+from rofl.methods.postprocessors import Bfloat16, FixedPoint, GaussianDP, NormBounds, Postprocessor
 from rofl.methods.processed import with_postprocessors
 from rofl.models.model_registry import ModelSpec
 
@@ -52,7 +53,8 @@ class Experiment(Spec):
         noise: The wrong labels that are put in.
         model: The network.
         privacy: Differential privacy.
-        server: The server's momentum, and an average of the model over rounds.
+        server: The server's momentum, an average of the model over rounds, and a robust mean over clients.
+        bounds: What one client may do to a round, and what is done where a round goes wrong.
         setting: "federated", or "centralized": one owner has all data, and a round is one pass over it.
         method: The method's name and hyper-parameters; those left out get the method's defaults.
         rounds: Rounds of training.
@@ -75,6 +77,7 @@ class Experiment(Spec):
     model: ModelSpec = ModelSpec()
     privacy: PrivacySpec = PrivacySpec()
     server: ServerSpec = ServerSpec()
+    bounds: BoundsSpec = BoundsSpec()
     setting: Literal["federated", "centralized"] = "federated"
     method: dict[str, Any] = Field({"name": "rofl"}, validate_default=True)
     rounds: Annotated[int, Field(ge=1)] = 30
@@ -147,6 +150,11 @@ class Experiment(Spec):
                 "already is method.tau.",
                 f"--set method.tau={self.noise.ratio or 0.2:g}, or noise.on_user_data=true for an experiment",
             )
+        if self.server.robust != "none" and self.transport == "fixed":
+            raise UserError(
+                f"server.robust = {self.server.robust} needs single updates; transport = fixed is for their sums.",
+                "transport=full",
+            )
         if self.data.partition == "sampled" and (
             self.noise.per_client or self.data.brightness or self.data.validation_share or self.setting != "federated"
         ):
@@ -170,6 +178,9 @@ class Experiment(Spec):
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
             postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, secret_noise))
+        if self.bounds.on:
+            bounds = self.bounds
+            postprocessors.append(NormBounds(bounds.quantile, bounds.margin, clips=not self.privacy.clip))
         if self.transport == "half":
             postprocessors.append(Bfloat16())  # after privacy: it rounds what travels
         if self.transport == "fixed":
@@ -198,6 +209,7 @@ _TABLES: dict[str, type[Spec]] = {
     "model": ModelSpec,
     "privacy": PrivacySpec,
     "server": ServerSpec,
+    "bounds": BoundsSpec,
 }
 
 

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rofl.core.robust import RobustKind
 from rofl.core.settings import Spec
-from rofl.methods.postprocessors import Postprocessor, RoundAverage, ServerMomentum
+from rofl.methods.postprocessors import Postprocessor, RobustSum, RoundAverage, ServerMomentum
 
 
 class ServerSpec(Spec):
@@ -19,6 +20,9 @@ class ServerSpec(Spec):
             "moving" for a moving average over them. Clients train from the model of the round in any case.
         average_from: The share of the rounds after which the average begins.
         average_momentum: The momentum of the moving average.
+        robust: What takes the place of the mean over clients: "none" for the mean itself, "median", "trimmed" or
+            "krum"; the server has to see single updates.
+        bad_share: The share of the clients that may be bad, for "trimmed" and "krum".
     """
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -26,10 +30,14 @@ class ServerSpec(Spec):
     average: Literal["none", "mean", "moving"] = "none"
     average_from: Annotated[float, Field(ge=0, lt=1)] = 0.8
     average_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    robust: RobustKind = "none"
+    bad_share: Annotated[float, Field(gt=0, lt=0.5)] = 0.2
 
     def postprocessors(self, rounds: int) -> list[Postprocessor]:
         """Return the postprocessors that these settings ask for in a run of so many rounds; none by default."""
         steps: list[Postprocessor] = []
+        if self.robust != "none":
+            steps.append(RobustSum(self.robust, self.bad_share))
         if self.momentum or self.lr != 1:
             steps.append(ServerMomentum(self.momentum, self.lr))
         if self.average != "none":

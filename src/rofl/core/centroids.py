@@ -7,6 +7,8 @@ is replaced by the first mean that arrives. No function here returns NaN for fin
 import torch
 from torch import Tensor
 
+_LONGEST = 8.0  # times the longest centroid of the last round: no honest client's grows so fast
+
 
 def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the mean feature of each class over the kept samples (Eq. 3).
@@ -132,3 +134,23 @@ def global_centroids(weighted: Tensor, weights: Tensor, stored: Tensor) -> Tenso
     """
     enough = weights > torch.finfo(weights.dtype).eps
     return torch.where(enough, weighted / weights.where(enough, torch.ones_like(weights)), stored)
+
+
+def check_centroid_sums(weighted: Tensor, weights: Tensor, stored: Tensor, clients: int) -> str | None:
+    """Return why sums of Eq. 11 and 12 cannot come from honest clients, or None where they can.
+
+    Args:
+        weighted: (K, d) sum of w * local.
+        weights: (K, 1) sum of w.
+        stored: (K, d) global centroids that the server sent; where there are none, lengths are not judged.
+        clients: how many clients are in the sums.
+
+    >>> check_centroid_sums(torch.tensor([[9.0]]), torch.tensor([[0.001]]), torch.tensor([[2.0]]), clients=5)
+    'its centroids are 4500 times as long as the last ones'
+    """
+    if not bool(((weights > -1e-5) & (weights < clients * (1 + 1e-5))).all()):
+        return "its similarities are not between 0 and 1"
+    longest = float(torch.linalg.vector_norm(stored, dim=1).max()) if len(stored) else 0.0
+    lengths = torch.linalg.vector_norm(weighted, dim=1) / (weights[:, 0].clamp(min=0) + 1e-5)  # of the mean centroids
+    ratio = float(lengths.max()) / longest if longest > 0 else 0.0
+    return f"its centroids are {ratio:.3g} times as long as the last ones" if ratio > _LONGEST else None

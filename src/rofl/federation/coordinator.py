@@ -11,6 +11,7 @@ from rofl.config.schema import Experiment
 from rofl.core.version import __version__
 from rofl.data.preprocessing import preprocessing_of, user_preprocessing
 from rofl.errors import UserError
+from rofl.federation.default_bounds import check_robust, check_shares, with_bounds
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.flower_engine import FlowerEngine, ServerEngine
 from rofl.federation.masking.choice import check_masks, uses_masks, with_masks
@@ -21,7 +22,7 @@ from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
 from rofl.federation.site_records import count_suggestions, estimate_noise
 from rofl.federation.site_registry import SiteRegistry
-from rofl.training.guard import judge_counts
+from rofl.training.guard import BLAME, judge_counts
 from rofl.training.inputs import load_inputs
 from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Listener, load_or_init, train, training_summary
@@ -82,7 +83,7 @@ def serve(
         not folder.is_dir() or {each.name for each in folder.iterdir()} - {_FLOWER, LOCK_FILE, LOG_FILE}
     ):
         raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out, or --resume")
-    chosen = None if experiment is None else with_masks(experiment, config)
+    chosen = None if experiment is None else _complete(experiment, config)
     return _coordinate(RunDir(folder), config, chosen, callbacks or ServeCallbacks(), data_dir)
 
 
@@ -115,6 +116,13 @@ def resume_serve(
     return _coordinate(run_dir, config, experiment, callbacks or ServeCallbacks(), data_dir)
 
 
+def _complete(experiment: Experiment, config: ServerConfig) -> Experiment:
+    """Return the experiment with what is the default in a federation: masks and bounds."""
+    masked = with_masks(experiment, config)
+    check_robust(experiment, masks=masked.transport == "fixed")
+    return with_bounds(masked, config)
+
+
 def _coordinate(
     run_dir: RunDir,
     config: ServerConfig,
@@ -134,7 +142,8 @@ def _coordinate(
             run_dir.write_experiment(experiment)
         settings = experiment.toml() if experiment is not None else ""
         sites = registry.wait_for_sites(RoundRequest(settings), config.wait)
-        agreed = experiment if experiment is not None else with_masks(negotiate(sites, config.settings), config)
+        agreed = experiment if experiment is not None else _complete(negotiate(sites, config.settings), config)
+        check_shares(sites, agreed)
         if agreed.clients != config.clients:
             raise UserError(f"The settings are for {agreed.clients} clients, and {config.clients} sites are asked for.")
         if experiment is None:
@@ -182,7 +191,9 @@ def _train(
             test = stack.enter_context(simulation), federated
         classes = federated.images.classes if federated else experiment.data.classes
         server_engine = ServerEngine(engine, network.classes, test)
-        trained = train(run_dir, experiment, start, server_engine, callbacks.listener, classes)
+        names = {client: site.name for client, site in registry.sites.items()}
+        listener = _with_log(callbacks.listener, registry.log)
+        trained = train(run_dir, experiment, start, server_engine, listener, classes, names)
         callbacks.on_message("All rounds are done; the sites judge their labels.")
         shared = _history_for_sites(trained.history)
         reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)
@@ -217,6 +228,19 @@ def _train(
     return Run(run_dir.path, experiment, summary, trained.history)
 
 
+def _with_log(listener: Listener | None, log: EventLog) -> Listener:
+    """Return a listener that also logs rounds that were undone and sites that were set aside."""
+
+    def logged(experiment: Experiment, record: RoundRecord) -> None:
+        for event in record.warnings:
+            if event.sign in BLAME:
+                log.write(event.sign, round=record.round, message=event.message)
+        if listener is not None:
+            listener(experiment, record)
+
+    return logged
+
+
 def _settle(experiment: Experiment, data_dir: Path | None) -> Experiment:
     """Return settings with the fingerprint of the weights that stay as they are; sites must have the same."""
     if not experiment.model.keeps_base:
@@ -228,5 +252,11 @@ def _settle(experiment: Experiment, data_dir: Path | None) -> Experiment:
 
 def _history_for_sites(history: Sequence[RoundRecord]) -> str:
     """Return the records of all rounds as JSON, without who took part: sites are not told about each other."""
-    anonymous = [record.model_copy(update={"cohort": [], "dropped": {}}) for record in history]
+    hidden: dict[str, object] = {"cohort": [], "dropped": {}, "suspects": []}
+    anonymous = [
+        record.model_copy(
+            update={**hidden, "warnings": [event for event in record.warnings if event.sign not in BLAME]}
+        )
+        for record in history
+    ]
     return json.dumps([record.model_dump() for record in anonymous])

@@ -1,7 +1,7 @@
 """The engine of `rofl serve`: rounds with sites that are reached through Flower."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flwr.app import RecordDict
@@ -21,6 +21,7 @@ from rofl.training.loop import Engine
 from rofl.training.runner import evaluate
 
 _LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
+_SUM = -1  # in the place of a site's number: the sum over all sites
 
 T = TypeVar("T")
 
@@ -33,18 +34,27 @@ class FlowerEngine:
         driver: Makes the requests of a round and aggregates the replies.
         timeout: Seconds that a site may take for its part of a round.
         masks: Whether sites mask their sums, so that only those over all sites are known here.
+        aside: Sites that are set aside in the rounds under way.
     """
 
     driver: RoundDriver
     timeout: float = 3600.0
     masks: bool = False
+    aside: set[int] = field(default_factory=set)
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
         """For each client the round of the state that it keeps."""
         return self.driver.state_rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield the results of rounds `first` to `last`, as they are finished.
 
         Args:
@@ -52,14 +62,17 @@ class FlowerEngine:
             first: The first round, counted from 1.
             last: The last round.
             cautious: Whether to use the cautious form of the method.
+            aside: Sites that are neither asked to train nor to test, until `rounds` is called again.
 
         Raises:
             UserError: If no site of a round connects in time, or the SuperLink does not answer.
         """
+        self.aside.clear()
+        self.aside.update(aside)
         for index in range(first, last + 1):
-            plan = self.driver.begin(server_state, index, cautious)
+            plan = self.driver.begin(server_state, index, cautious, aside)
             if self.masks:
-                summed = self._sum("train", plan.requests, plan.nodes, plan.cohort)
+                summed = self._sum("train", plan.requests, plan.nodes, plan.asked)
                 result = self.driver.aggregate_sum(plan, summed)
             else:
                 result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
@@ -77,8 +90,15 @@ class FlowerEngine:
             classes: How many classes it has.
         """
         request = encode_request(RoundRequest(self.driver.settings, index), server_state.evaluated())
-        replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes))
-        return Evaluation(pooled_accuracy(replies), pooled_counts(replies))
+        registry = self.driver.registry
+        asked = frozenset(registry.sites) - self.aside
+        replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes), asked)
+        declared = {client: site.samples for client, site in registry.sites.items()}
+        declared[_SUM] = sum(declared[client] for client in asked)
+        counted = [each for client, each in replies.items() if each.is_plausible(declared[client])]
+        if len(counted) < len(replies):
+            registry.on_message("Counts of more held-out samples than sites declared samples are not used.")
+        return Evaluation(pooled_accuracy(replies.values()), pooled_counts(counted))
 
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
@@ -102,22 +122,32 @@ class FlowerEngine:
             return SiteReports(list(reports.values()), frozenset(reports), reports)
         asked = encode_request(RoundRequest(self.driver.settings, index), server_state, exact=True)
         found = self._counts("query.report", asked, lambda reply: SiteReport.decode(reply, classes))
-        return SiteReports(found, frozenset(self._collect("query.finish", content, lambda reply: True)))
+        return SiteReports(list(found.values()), frozenset(self._collect("query.finish", content, lambda reply: True)))
 
-    def _counts(self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T]) -> list[T]:
-        """Return the counts of all connected sites, or with masks one record with their sum; none where it fails."""
-        if not self.masks:
-            return list(self._collect(kind, request, decode).values())
+    def _counts(
+        self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
+    ) -> dict[int, T]:
+        """Return the counts of connected sites, or with masks one record with their sum, as `_SUM`; none if it fails.
+
+        Args:
+            kind: Flower's message type.
+            request: The message to each site.
+            decode: Reads a reply.
+            asked: The sites; all where None.
+        """
         registry = self.driver.registry
-        nodes = registry.connected()
-        summed = self._sum(kind, dict.fromkeys(nodes, request), nodes, list(registry.sites))
+        asked = frozenset(registry.sites) if asked is None else asked
+        if not self.masks:
+            return self._collect(kind, request, decode, asked)
+        nodes = {client: node for client, node in registry.connected().items() if client in asked}
+        summed = self._sum(kind, dict.fromkeys(nodes, request), nodes, sorted(asked))
         for client, problem in summed.problems.items():
             registry.on_message(f"{registry.sites[client].name} is not counted: {problem}.")
         try:
-            return [] if summed.content is None else [decode(summed.content)]
+            return {} if summed.content is None else {_SUM: decode(summed.content)}
         except (ValueError, TypeError) as error:
             registry.on_message(f"The counts of the sites cannot be used: {error}.")
-            return []
+            return {}
 
     def _sum(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection], clients: list[int]
@@ -131,10 +161,19 @@ class FlowerEngine:
 
         return secure_sum(kind, requests, peers, send)
 
-    def _collect(self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T]) -> dict[int, T]:
-        """Send one request to all connected sites; return their decoded replies, without those that cannot be used."""
+    def _collect(
+        self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
+    ) -> dict[int, T]:
+        """Send one request to connected sites; return their decoded replies, without those that cannot be used.
+
+        Args:
+            kind: Flower's message type.
+            request: The message to each site.
+            decode: Reads a reply.
+            asked: The sites; all where None.
+        """
         registry = self.driver.registry
-        nodes = registry.connected()
+        nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
         decoded = {}
         for client, reply in self._send(kind, dict.fromkeys(nodes, request), nodes):
             try:
@@ -184,7 +223,14 @@ class ServerEngine(Engine):
         """For each client the round of the state that it keeps."""
         return self.engine.state_rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield the results of rounds `first` to `last`, as they are finished.
 
         Args:
@@ -192,8 +238,9 @@ class ServerEngine(Engine):
             first: The first round, counted from 1.
             last: The last round.
             cautious: Whether to use the cautious form of the method.
+            aside: Sites that are neither asked to train nor to test.
         """
-        return self.engine.rounds(server_state, first, last, cautious)
+        return self.engine.rounds(server_state, first, last, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
         """Return accuracy and counts by class; nothing where no site answers."""

@@ -14,8 +14,9 @@ from rofl.federation.masking.secure_sum import SumResult
 from rofl.federation.messaging import NodeConnection
 from rofl.federation.protocol import RoundRequest, decode_update, encode_request, readdress
 from rofl.federation.site_registry import SiteRegistry
-from rofl.methods.base import Method, RoundContext, ServerState, Update
+from rofl.methods.base import Claims, Method, RoundContext, ServerState, Update
 from rofl.simulation.rounds import (
+    SET_ASIDE,
     ClientReply,
     CohortTotal,
     RoundResult,
@@ -38,6 +39,7 @@ class RoundPlan:
         requests: The message for each of these.
         started: When it began, by `time.perf_counter`.
         cautious: Whether the cautious form of the method is used.
+        aside: Clients of the cohort that are not asked.
     """
 
     index: int
@@ -47,6 +49,12 @@ class RoundPlan:
     requests: Mapping[int, RecordDict]
     started: float
     cautious: bool = False
+    aside: frozenset[int] = frozenset()
+
+    @property
+    def asked(self) -> list[int]:
+        """The clients of the cohort that may take part, connected or not."""
+        return [client for client in self.cohort if client not in self.aside]
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class RoundDriver:
         settings: The experiment as TOML, for the sites.
         wait: Seconds to wait for a site where no site of the cohort is connected.
         state_rounds: For each client the round whose state it is to start from; `aggregate` keeps it up to date.
+        declared: How many samples each site has, by what it said when it first connected to this coordinator.
     """
 
     registry: SiteRegistry
@@ -70,26 +79,33 @@ class RoundDriver:
     settings: str
     wait: float = 600.0
     state_rounds: dict[int, int] = field(default_factory=dict)
+    declared: dict[int, int] = field(default_factory=dict)
 
-    def begin(self, server_state: ServerState, index: int, cautious: bool = False) -> RoundPlan:
+    def begin(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundPlan:
         """Draw the cohort of a round, wait for one of its sites, and make the requests.
 
         Args:
             server_state: The server state that the round starts from.
             index: The round, counted from 1.
             cautious: Whether to use the cautious form of the method.
+            aside: Clients that are not asked.
         """
         started = time.perf_counter()
-        sizes = [self.registry.sites[client].samples for client in range(self.registry.clients)]
+        for client, site in self.registry.sites.items():
+            self.declared.setdefault(client, site.samples)
+        sizes = [self.declared[client] for client in range(self.registry.clients)]
         cohort = sample_cohort(sizes, self.cohort, self.seed, index)
-        nodes = self.registry.wait_for_any(cohort, RoundRequest(self.settings, index), self.wait)
+        asked = [client for client in cohort if client not in aside]
+        nodes = self.registry.wait_for_any(asked, RoundRequest(self.settings, index), self.wait)
         state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all
         requests = {
             client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0), "", cautious))
-            for client in cohort
+            for client in asked
             if client in nodes
         }
-        return RoundPlan(index, server_state, cohort, nodes, requests, started, cautious)
+        return RoundPlan(index, server_state, cohort, nodes, requests, started, cautious, aside)
 
     def aggregate(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> RoundResult:
         """Add the replies in the cohort's order, since sums depend on it, and make the next server state.
@@ -104,7 +120,7 @@ class RoundDriver:
         ctx = RoundContext(plan.index, self.seed)
         updates = self._updates(plan, replies)
         method = self.method.cautious() if plan.cautious else self.method
-        return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started)
+        return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started, self.declared)
 
     def aggregate_sum(self, plan: RoundPlan, summed: SumResult) -> RoundResult:
         """Make the next server state from a sum of updates, of which no single one is known here.
@@ -114,24 +130,32 @@ class RoundDriver:
             summed: The sum, or why there is none.
         """
         method = self.method.cautious() if plan.cautious else self.method
-        zero, dropped = method.zero_update(plan.server_state), dict(summed.problems)
+        zero = method.zero_update(plan.server_state)
+        dropped = {**dict(summed.problems), **dict.fromkeys(plan.aside, SET_ASIDE)}
         total, problem = zero, None
         if summed.content is not None:
             total, problem = parse_reply(summed.content, zero, bf16=False)
+        if summed.content is not None and problem is None and method.looks_at_updates:
+            samples = [self.declared[client] for client in summed.arrived]
+            claims = Claims(float(sum(samples)), len(samples), largest=max(samples) / sum(samples))
+            problem = method.check_sums(total, plan.server_state, claims)
         if problem is not None:
-            total, dropped = zero, dict.fromkeys(plan.cohort, f"the sum over the sites cannot be used: {problem}")
+            problem = f"the sum over the sites cannot be used: {problem}"
+            total, dropped = zero, {**dropped, **dict.fromkeys(summed.arrived, problem)}
         if summed.content is not None and problem is None:
             self.state_rounds.update(dict.fromkeys(summed.arrived, plan.index))
         ctx, order = (
             RoundContext(plan.index, self.seed),
             {client: dropped[client] for client in plan.cohort if client in dropped},
         )
-        return apply_total(method, plan.server_state, ctx, CohortTotal(plan.cohort, total, order), plan.started)
+        cohort_total = CohortTotal(plan.cohort, total, order, problem or "")
+        return apply_total(method, plan.server_state, ctx, cohort_total, plan.started)
 
     def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:
         zero, bf16 = self.method.zero_update(plan.server_state), RoundRequest(self.settings).bf16
         for client in plan.cohort:
             missing = "it did not answer" if client in plan.nodes else "it is not connected"
+            missing = SET_ASIDE if client in plan.aside else missing
             update, problem = parse_reply(replies.get(client, missing), zero, bf16)
             if problem is None:
                 self.state_rounds[client] = plan.index

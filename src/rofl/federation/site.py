@@ -147,7 +147,7 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
         raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
     data = LocalData(name=name, source=_source(config), progress=on_progress)
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
-    experiment = negotiate([data.load()], {"data.train": _PREVIEW_SAMPLES, "rounds": 1})
+    experiment = negotiate([data.load()], {"data.train": _PREVIEW_SAMPLES, "rounds": 1, "bounds.on": True})
     site_client = data.client(RoundRequest(experiment.toml()), context)
     update, _ = site_client.train(site_client.initial_state, 1, {})
     info, masks = data.load(), SiteMasks(client, None, credentials)

@@ -14,10 +14,11 @@ from rofl.core.tensors import CPU, Tensors, check_like, to_device
 from rofl.data.federated import FederatedDataset
 from rofl.federation.site_records import SiteEvaluation, SiteReport
 from rofl.methods.base import Method, ServerState, Update
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.held_out import count_agreement
 from rofl.training.loop import Trained
 from rofl.training.records import RoundRecord
@@ -175,7 +176,8 @@ class SiteClient:
 
     def _load(self, server_state: ServerState) -> None:
         """Give the executor a server state, after a check that it fits the settings."""
-        problem = check_like(flatten_state(server_state), flatten_state(self.initial_state))
+        expected = flatten_state(self.initial_state.evaluated())  # bounds come with requests to train only
+        problem = check_like(flatten_state(server_state.evaluated()), expected)
         if problem:
             raise ValueError(f"the model that came does not fit the settings: {problem}")
         self.executor.broadcast = flatten_state(server_state)

@@ -119,6 +119,10 @@ class SiteEvaluation:
     tested: int
     held_out: HeldOut | None = None
 
+    def is_plausible(self, samples: int) -> bool:
+        """Return whether there are no more held-out samples than the declared ones; counts by class are judged by."""
+        return self.held_out is None or self.held_out.samples <= samples
+
     def without_counts(self) -> "SiteEvaluation":
         """Return zeros in place of all counts, for a site that does not send them."""
         if self.held_out is None:

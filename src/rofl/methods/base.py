@@ -7,7 +7,7 @@ part of a method: see `rofl.methods.postprocessors`.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
@@ -19,6 +19,8 @@ from rofl.data import ClientDataset
 from rofl.models import Network
 
 AVERAGE = "average/"  # prefix in `ServerState.kept` of the weights averaged over rounds
+BOUNDS = "bounds/"  # prefix in `aux` of what bounds on updates need; no part of the model
+NORMS = f"{BOUNDS}norms"  # key in an update's `aux`: (P, BINS) counts of the norm of each part
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class ServerState:
     def evaluated(self) -> "ServerState":
         """Return the state that is tested, audits labels and is saved: with the average over rounds, if it is kept."""
         average = {name.removeprefix(AVERAGE): value for name, value in self.kept.items() if name.startswith(AVERAGE)}
-        return ServerState(average, self.aux) if average else self
+        aux = without_bounds(self.aux)
+        return ServerState(average or self.model, aux) if average or len(aux) < len(self.aux) else self
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,28 @@ class Update:
             aux=add(self.aux, other.aux),
             metrics={name: self.metrics.get(name, 0.0) + other.metrics.get(name, 0.0) for name in names},
         )
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What is known beforehand of the clients behind an update or a sum of updates.
+
+    Attributes:
+        samples: how many samples they declared, together.
+        clients: how many clients there are.
+        norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None where not known.
+        largest: the largest share of these samples that one client has.
+    """
+
+    samples: float
+    clients: int
+    norms: torch.Tensor | None = None
+    largest: float = 1.0
+
+
+def without_bounds(aux: Mapping[str, torch.Tensor]) -> Tensors:
+    """Return `aux` without what only bounds on updates need."""
+    return {name: value for name, value in aux.items() if not name.startswith(BOUNDS)}
 
 
 class Method(Protocol):
@@ -134,6 +159,35 @@ class Method(Protocol):
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return the type in which tensors of a type travel between server and client; by default, the same."""
         return dtype
+
+    @property
+    def looks_at_updates(self) -> bool:
+        """Whether the server looks at the updates of a round before it adds them; by default it only adds."""
+        return False
+
+    def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
+        """Return why no honest clients can have sent this, or None where they can; by default nothing is checked.
+
+        It is called for single updates and for sums of them, where bounds on updates are asked for.
+
+        Args:
+            total: the update, or a sum of updates.
+            server_state: the state that was broadcast.
+            claims: what is known of the clients.
+        """
+        return None
+
+    def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
+        """Return what takes the place of the sum of a round's updates; by default the sum, in the order given.
+
+        Args:
+            updates: of the clients that replied.
+            server_state: the state that was broadcast.
+        """
+        total = self.zero_update(server_state)
+        for update in updates:
+            total = total + update
+        return total
 
 
 def wire_bytes(method: Method, tensors: Tensors) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
-from rofl.methods.base import Method, RoundContext, ServerState, Update
+from rofl.methods.base import Claims, Method, RoundContext, ServerState, Update
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 from rofl.methods.weights import load_weights
 from rofl.models import Network
@@ -30,9 +30,10 @@ class ProcessedMethod(Method):
 
     def zero_update(self, server_state: ServerState) -> Update:
         """Return the method's zero in the form that travels."""
-        zero = self.method.zero_update(server_state)
-        for postprocessor in self.postprocessors:
-            zero = postprocessor.zero_update(zero, server_state)
+        *states, received = self._received(server_state)
+        zero = self.method.zero_update(received)
+        for postprocessor, state in zip(self.postprocessors, reversed(states), strict=True):
+            zero = postprocessor.zero_update(zero, state)
         return zero
 
     def client_update(
@@ -42,14 +43,12 @@ class ProcessedMethod(Method):
 
         Changes of weights are against the received state: what rounding removed is not sent back as if it were learnt.
         """
-        received = server_state
-        for postprocessor in reversed(self.postprocessors):
-            received = postprocessor.received_state(received)
+        *states, received = self._received(server_state)
         load_weights(net, received.model)  # in place of the server's
         update, client_state = self.method.client_update(net, received, client_state, data, ctx)
         server_step: ServerStep = self.method.server_update
-        for postprocessor in self.postprocessors:
-            update = postprocessor.client_update(update, received, ctx, server_step)
+        for postprocessor, state in zip(self.postprocessors, reversed(states), strict=True):
+            update = postprocessor.client_update(update, state, ctx, server_step)
             server_step = _around(postprocessor, server_step)
         return update, client_state
 
@@ -59,6 +58,43 @@ class ProcessedMethod(Method):
         for postprocessor in self.postprocessors:
             server_step = _around(postprocessor, server_step)
         return server_step(server_state, total, ctx)
+
+    @property
+    def looks_at_updates(self) -> bool:
+        """Whether one of the postprocessors does."""
+        return any(postprocessor.looks_at_updates for postprocessor in self.postprocessors)
+
+    def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
+        """Return what a postprocessor or, for updates that can be had in its own form, the method finds wrong.
+
+        Args:
+            total: the update, or a sum of updates.
+            server_state: the state that was broadcast.
+            claims: what is known of the clients.
+        """
+        *states, received = self._received(server_state)
+        for postprocessor, state in zip(reversed(self.postprocessors), states, strict=True):
+            problem = postprocessor.check(total, state, claims)
+            opened = postprocessor.opened(total)
+            if problem is not None or opened is None:
+                return problem
+            total = opened
+        return self.method.check_sums(total, received, claims)
+
+    def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
+        """Return what a postprocessor makes of the updates, or their sum."""
+        for postprocessor in self.postprocessors:
+            combined = postprocessor.combine(updates)
+            if combined is not None:
+                return combined
+        return super().combine(updates, server_state)
+
+    def _received(self, server_state: ServerState) -> list[ServerState]:
+        """Return the state as each postprocessor receives it, from the last to the first, and as the method does."""
+        states = [server_state]
+        for postprocessor in reversed(self.postprocessors):
+            states.append(postprocessor.received_state(states[-1]))
+        return states
 
     def with_noise_rate(self, kind: str, ratio: float) -> Self:
         """Return the same postprocessors around the method for this noise."""

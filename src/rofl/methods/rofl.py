@@ -12,7 +12,7 @@ from rofl.core import losses
 from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
-from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.base import Claims, RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums, SmallLossSgd
 from rofl.methods.pseudo_labels import PseudoLabels
@@ -124,6 +124,20 @@ class Rofl(SmallLossSgd):
         if self.tau == "auto":
             aux[UNCONFIDENT] = sums[UNCONFIDENT][:1] / sums[UNCONFIDENT][1:].clamp(min=1)
         return ServerState(fedavg(server_state, total), aux)
+
+    def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
+        """Return what is wrong with the sums of Eq. 11 and 12, or with counts of samples.
+
+        Args:
+            total: the update, or a sum of updates.
+            server_state: the state that was broadcast.
+            claims: what is known of the clients.
+        """
+        sums, stored = total.aux, server_state.aux["centroids"]
+        for name, counted in sums.items():
+            if counted.shape == (2,) and not 0 <= float(counted[0]) <= float(counted[1]) <= claims.samples:
+                return f"it counts {float(counted[0]):.6g} of {float(counted[1]):.6g} samples as {name!r}"
+        return c.check_centroid_sums(sums["centroids"], sums["similarity"], stored, claims.clients)
 
     def _unconfident(self, size: int) -> Tensors:
         """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""

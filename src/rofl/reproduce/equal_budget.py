@@ -21,7 +21,8 @@ from rofl.data import ClientDataset, Transform
 from rofl.methods.base import RoundContext
 from rofl.models import Network
 from rofl.reproduce.scales import fewer_rounds
-from rofl.simulation.client import NetworkSpec, run_client
+from rofl.simulation.client import run_client
+from rofl.simulation.network_spec import NetworkSpec
 
 # hyper-parameters that count rounds, of all methods
 _COUNTS_ROUNDS = ("t_pl", "start", "last_stage", "ramp", "beta_ramp", "warmup", "lr_decay_every")

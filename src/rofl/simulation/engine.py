@@ -14,7 +14,14 @@ from rofl.errors import UserError
 from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.executor import PREDICTION_CHUNK, flatten_state, predict_job, train_job
-from rofl.simulation.rounds import ClientReply, RoundResult, aggregate_round, check_update, sample_cohort
+from rofl.simulation.rounds import (
+    SET_ASIDE,
+    ClientReply,
+    RoundResult,
+    aggregate_round,
+    check_update,
+    sample_cohort,
+)
 from rofl.simulation.worker_pool import WorkerPool
 
 Predictions = tuple[Tensor, Tensor]  # logits (n, K), features (n, d)
@@ -33,7 +40,14 @@ class Simulation:
     _overlap: dict[str, int] = field(default_factory=dict)  # part -> count of predictions during the next round
     _predicted: dict[str, tuple[ServerState, Predictions]] = field(default_factory=dict)  # part -> by which state, what
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`; each is computed when it is asked for.
 
         Args:
@@ -41,32 +55,39 @@ class Simulation:
             first: the first round, counted from 1.
             last: the last round.
             cautious: whether to use the cautious form of the method.
+            aside: clients that are not asked.
         """
         method = self.method.cautious() if cautious else self.method
         for index in range(first, last + 1):
             started = time.perf_counter()
             cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
             overlap, self._overlap = self._overlap, {}
-            if server_state.evaluated() is not server_state:
+            if server_state.evaluated().model is not server_state.model:
                 overlap = {}  # other weights are tested than those that clients train from
             jobs_beside = [list(predict_jobs(part, count)) for part, count in overlap.items()]
             self.pool.broadcast(flatten_state(server_state))
-            jobs = (train_job(index, client, self.states.load(client), cautious) for client in cohort)
+            asked = [client for client in cohort if client not in aside]
+            jobs = (train_job(index, client, self.states.load(client), cautious) for client in asked)
             results = self.pool.run(jobs, chain.from_iterable(jobs_beside))
-            replies = self._replies(server_state, index, cohort, results)
-            result = aggregate_round(method, server_state, RoundContext(index, self.seed), cohort, replies, started)
+            replies = self._replies(server_state, index, cohort, results, aside)
+            declared = {client: float(self.sizes[client]) for client in cohort}
+            ctx = RoundContext(index, self.seed)
+            result = aggregate_round(method, server_state, ctx, cohort, replies, started, declared)
             for part, part_jobs in zip(overlap, jobs_beside, strict=True):
                 self._predicted[part] = server_state, parse_predictions(islice(results, len(part_jobs)))
             server_state = result.server_state
             yield result
 
     def _replies(
-        self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes]
+        self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes], aside: frozenset[int]
     ) -> Iterator[ClientReply]:
         """Yield each client's update, and save its state where the update can be used."""
         zero = self.method.zero_update(server_state)
-        for client, result in zip(cohort, results, strict=False):  # predictions may follow
-            update, state, problem = parse_update(result, zero)
+        for client in cohort:  # in the results, predictions may follow
+            if client in aside:
+                yield zero, SET_ASIDE
+                continue
+            update, state, problem = parse_update(next(results), zero)
             if problem is None:
                 self.states.save(client, index, state)
             yield update, problem
@@ -94,7 +115,7 @@ class Simulation:
             count: n; predict the first so many images.
         """
         predicted = self._predicted.pop(part, None)
-        if predicted is not None and predicted[0] is server_state:
+        if predicted is not None and predicted[0].model is server_state.model:
             return predicted[1]
         self.pool.broadcast(flatten_state(server_state))
         return parse_predictions(self.pool.run(predict_jobs(part, count)))

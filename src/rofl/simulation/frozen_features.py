@@ -10,9 +10,10 @@ from rofl.data.image_store import ImageStore
 from rofl.data.transforms import Identity, Transform
 from rofl.methods.base import Method, ServerState
 from rofl.methods.weights import model_weights
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.engine import parse_predictions, predict_jobs
 from rofl.simulation.executor import PREDICTION_CHUNK, flatten_state, predict_job, shared_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import WorkerPool
 
 

@@ -2,16 +2,29 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
+from rofl.core.fixed_point import decode
+from rofl.core.norm_counts import counts_once
 from rofl.core.rng import generator, sample
+from rofl.core.robust import outliers
 from rofl.core.tensors import check_like
 from rofl.core.threads import single_thread
-from rofl.methods.base import Method, RoundContext, ServerState, Update, wire_bytes
+from rofl.methods.base import (
+    NORMS,
+    Claims,
+    Method,
+    RoundContext,
+    ServerState,
+    Update,
+    wire_bytes,
+    without_bounds,
+)
 
+SET_ASIDE = "it is set aside"  # why a client that is suspected to have spoilt a round is left out of later ones
 ClientReply = tuple[Update, str | None]  # an update, and the reason why it cannot be used, if any
 
 
@@ -36,6 +49,10 @@ class RoundResult:
     metrics: dict[str, float]  # means over the samples that were trained on
     traffic: Traffic
     seconds: float
+    problem: str = ""  # why the sum over the clients cannot be used, so that the state stayed as it was
+    suspects: list[int] = field(
+        default_factory=list
+    )  # clients whose updates lie far from the others', the farthest first
 
 
 def sample_cohort(sizes: Sequence[int] | torch.Tensor, cohort: int, seed: int, index: int) -> list[int]:
@@ -69,12 +86,13 @@ def aggregate_round(
     cohort: list[int],
     replies: Iterable[ClientReply],
     started: float,
+    declared: Mapping[int, float],
 ) -> RoundResult:
     """Add the updates of a cohort and take the server's step.
 
     Updates are added in the cohort's order, one at a time: the bits of the sum do not depend on who replied first, and
-    memory does not grow with the cohort. On one thread: a second one would wait for a core that a client uses, for up
-    to a tenth of a round.
+    memory does not grow with the cohort, unless the method looks at single updates. On one thread: a second one would
+    wait for a core that a client uses, for up to a tenth of a round.
 
     Args:
         method: the federated method.
@@ -83,16 +101,61 @@ def aggregate_round(
         cohort: the clients.
         replies: an update for each client of the cohort, in its order, and why it cannot be used.
         started: `time.perf_counter()` when the round began.
+        declared: how many samples each client has, by its own account.
     """
     total = method.zero_update(server_state)
     dropped: dict[int, str] = {}
+    suspects: list[int] = []
     with single_thread():
-        for client, (update, problem) in zip(cohort, replies, strict=True):
-            if problem:
-                dropped[client] = problem
-            else:
-                total = total + update
-    return apply_total(method, server_state, ctx, CohortTotal(cohort, total, dropped), started)
+        if method.looks_at_updates:
+            updates: dict[int, Update] = {}
+            for client, (update, problem) in zip(cohort, replies, strict=True):
+                if problem:
+                    dropped[client] = problem
+                else:
+                    updates[client] = update
+            refused = screen(method, server_state, updates, declared)
+            used = {client: update for client, update in updates.items() if client not in refused}
+            dropped = {client: (dropped | refused)[client] for client in cohort if client in (dropped | refused)}
+            total, suspects = method.combine(list(used.values()), server_state), find_suspects(used)
+        else:
+            for client, (update, problem) in zip(cohort, replies, strict=True):
+                if problem:
+                    dropped[client] = problem
+                else:
+                    total = total + update
+    return apply_total(method, server_state, ctx, CohortTotal(cohort, total, dropped, suspects=suspects), started)
+
+
+def screen(
+    method: Method, server_state: ServerState, updates: Mapping[int, Update], declared: Mapping[int, float]
+) -> dict[int, str]:
+    """Return why updates are refused, by client: what no honest client can have sent.
+
+    Args:
+        method: the federated method.
+        server_state: the state that was broadcast.
+        updates: by client.
+        declared: how many samples each client has, by its own account.
+    """
+    counted = [decoded(update.aux[NORMS]) for update in updates.values() if NORMS in update.aux]
+    norms = sum((counts for counts in counted if counts_once(counts, 1)), torch.zeros(())) if counted else None
+    claims = {client: Claims(float(declared[client]), 1, norms) for client in updates}
+    found = {client: method.check_sums(updates[client], server_state, claims[client]) for client in updates}
+    return {client: problem for client, problem in found.items() if problem is not None}
+
+
+def decoded(counts: torch.Tensor) -> torch.Tensor:
+    """Return counts as floats, also where they travel as integers in fixed point."""
+    return counts if counts.is_floating_point() else decode({NORMS: counts})[NORMS]
+
+
+def find_suspects(updates: Mapping[int, Update]) -> list[int]:
+    """Return the clients whose updates lie far from the others', in their weights or in `aux`."""
+    clients = list(updates)
+    models = [{name: value / each.weight for name, value in each.model.items()} for each in updates.values()]
+    others = [{name: value.float() for name, value in without_bounds(each.aux).items()} for each in updates.values()]
+    return list(dict.fromkeys(clients[place] for place in [*outliers(models), *outliers(others)]))
 
 
 @dataclass(frozen=True)
@@ -103,11 +166,15 @@ class CohortTotal:
         cohort: the clients that were asked.
         total: the sum over those that replied.
         dropped: client -> why it was left out.
+        problem: why the sum cannot be used; it is zero then.
+        suspects: clients whose updates lie far from the others'.
     """
 
     cohort: list[int]
     total: Update
     dropped: dict[int, str]
+    problem: str = ""
+    suspects: list[int] = field(default_factory=list)
 
 
 def apply_total(
@@ -135,4 +202,7 @@ def apply_total(
         up_model=wire_bytes(method, zero.model) * replied,
         up_aux=wire_bytes(method, zero.aux) * replied,
     )
-    return RoundResult(ctx.index, server_state, cohort, dropped, means, traffic, time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return RoundResult(
+        ctx.index, server_state, cohort, dropped, means, traffic, seconds, summed.problem, summed.suspects
+    )

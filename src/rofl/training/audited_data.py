@@ -17,7 +17,7 @@ from rofl.data.specs import DataSpec, SplitSpec
 from rofl.data.user.encoders import Encoder
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.network_choice import network_spec
 from rofl.training.records import AuditRecord, RunSummary
 from rofl.training.run_dir import RunDir

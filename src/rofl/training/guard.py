@@ -13,8 +13,18 @@ from torch import Tensor
 
 from rofl.training.held_out import HeldOut, count_agreement
 
-Sign = Literal["vanished class", "falling agreement", "lost confidence", "nothing learnt", "no update", "not finite"]
+Sign = Literal[
+    "vanished class",
+    "falling agreement",
+    "lost confidence",
+    "nothing learnt",
+    "no update",
+    "not finite",
+    "rolled back",
+    "set aside",
+]
 
+BLAME: tuple[Sign, ...] = ("rolled back", "set aside")  # events that may name clients
 WINDOW = 3  # evaluations that must agree: one of them alone is noisy
 _RARE = 0.1  # of the share that its label has: a class that is predicted more rarely has vanished
 _COMMON = 0.5  # of that share: a class that is predicted as often was there
@@ -22,6 +32,8 @@ _FEWEST = 10  # samples that should have the class, by the labels; with fewer, n
 _DEVIATIONS = 2.0  # standard errors that are beyond chance
 _SMALLEST_FALL = 0.03  # of agreement that is worth a word
 _LOST = 0.5  # of the best share of confident samples
+_CLIFF, _CLIFF_DEVIATIONS = 0.15, 4.0  # a fall of agreement in one round that no honest round has
+_COLLAPSE = 0.4  # the same, of how far predictions and labels share their classes
 
 
 class GuardEvent(BaseModel):
@@ -68,6 +80,35 @@ def falls_short(agreement: float, best: float, samples: int) -> bool:
     """
     error = sqrt(2 * best * (1 - best) / max(samples, 1))
     return best - agreement > max(_SMALLEST_FALL, _DEVIATIONS * error)
+
+
+def describe_cliff(newest: HeldOut, good: Sequence[HeldOut]) -> str:
+    """Return how far an evaluation lies below those of the last good rounds, as the end of a sentence.
+
+    Args:
+        newest: of the round.
+        good: of the good rounds before it.
+
+    Returns:
+        The words, or "" where it is no cliff, or there is nothing to compare with.
+    """
+    known = [each.agreement for each in good if each.agreement is not None]
+    if known and newest.agreement is not None:
+        best = max(known)
+        error = sqrt(2 * best * (1 - best) / max(newest.samples, 1))
+        if best - newest.agreement > max(_CLIFF, _CLIFF_DEVIATIONS * error):
+            return f"agreement with held-out labels fell from {100 * best:.1f} to {100 * newest.agreement:.1f} %"
+    before = max((_shared_classes(each) for each in good), default=0.0)
+    if before - _shared_classes(newest) > _COLLAPSE:
+        return "the model predicts a few classes for nearly all samples"
+    return ""
+
+
+def _shared_classes(counts: HeldOut) -> float:
+    """Return the overlap of the shares of classes among predictions and among labels: 1 where they are the same."""
+    predicted, labelled = max(sum(counts.predicted), 1), max(sum(counts.labelled), 1)
+    shares = zip(counts.predicted, counts.labelled, strict=False)
+    return sum(min(one / predicted, other / labelled) for one, other in shares)
 
 
 def is_chance(agreement: float, majority: float, samples: int) -> bool:

@@ -18,7 +18,7 @@ from rofl.errors import UserError
 from rofl.methods import METHODS, Method
 from rofl.models import MODELS
 from rofl.models.model_registry import takes_width
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.network_choice import network_spec
 
 _NO_NOISE = {"ratio": 0.0, "client_spread": 0.0, "client_min": 0.0, "client_max": 0.0}

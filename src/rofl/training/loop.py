@@ -11,13 +11,14 @@ from rofl.core.tensors import check_like, digest
 from rofl.core.version import __version__
 from rofl.errors import Interrupted, UserError
 from rofl.methods.base import ServerState
-from rofl.simulation.client import NetworkSpec
 from rofl.simulation.executor import flatten_state
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import RoundResult
-from rofl.training.guard import GuardEvent
+from rofl.training.guard import BLAME, GuardEvent
 from rofl.training.held_out import Evaluation
 from rofl.training.privacy_budget import epsilon, privacy_spent
 from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord, RunSummary, Traffic
+from rofl.training.rollback import KEPT, Rollback
 from rofl.training.round_log import cut_round_log, format_record
 from rofl.training.run_dir import BestModel, Checkpoint, RunDir
 from rofl.training.run_monitor import RunMonitor, unresolved
@@ -32,7 +33,14 @@ class Engine(Protocol):
     def state_rounds(self) -> Mapping[int, int]:
         """The round of each client's state."""
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`, from a server state.
 
         Args:
@@ -40,6 +48,7 @@ class Engine(Protocol):
             first: the first round, counted from 1.
             last: the last round.
             cautious: whether to use the cautious form of the method.
+            aside: clients that are not asked.
         """
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
@@ -102,6 +111,7 @@ def train(
     engine: Engine,
     listener: Listener | None,
     classes: Sequence[str] = (),
+    names: Mapping[int, str] | None = None,
 ) -> Trained:
     """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
 
@@ -112,16 +122,18 @@ def train(
         engine: where the clients are.
         listener: called with every round.
         classes: the names of the classes, for warnings.
+        names: the names of the clients, for warnings; their numbers where None.
 
     Returns:
         The last and the selected server state, and the records of all rounds.
 
     Raises:
         Interrupted: on Ctrl-C, once the last finished round is on disk.
-        UserError: no client's update could be used in the last round; that round is not on disk. Or metrics.jsonl is
-            damaged.
+        UserError: no client's update could be used in the last round; that round is not on disk. Or rounds go wrong
+            whoever is left out, or metrics.jsonl is damaged.
     """
-    progress = _Progress(folder, experiment, start, RunMonitor(experiment, classes))
+    rollback = Rollback(experiment, names) if experiment.bounds.rollback else None
+    progress = _Progress(folder, experiment, start, RunMonitor(experiment, classes), rollback)
     try:
         progress.run(engine, lambda record: listener(experiment, record) if listener is not None else None)
     except KeyboardInterrupt:
@@ -136,10 +148,18 @@ class _Progress:
     Attributes:
         newest: the newest round that is done.
         best: the best round's model so far, as far as the newest checkpoint's history knows it.
+        good: the models of the last good rounds, where rounds may be undone.
     """
 
-    def __init__(self, folder: RunDir, experiment: Experiment, start: Checkpoint, monitor: RunMonitor) -> None:
-        self.folder, self.experiment, self.monitor = folder, experiment, monitor
+    def __init__(
+        self,
+        folder: RunDir,
+        experiment: Experiment,
+        start: Checkpoint,
+        monitor: RunMonitor,
+        rollback: Rollback | None = None,
+    ) -> None:
+        self.folder, self.experiment, self.monitor, self.rollback = folder, experiment, monitor, rollback
         self.newest, self.saved = start, start.index
         self.history = folder.read_history()[: start.index]
         known = start.index - (start.pending_record is not None)
@@ -147,6 +167,7 @@ class _Progress:
         # where its evaluation is still to come
         self.pending = start.pending_record if len(self.history) < start.index else None
         monitor.replay(self.history)
+        self.good = self._good_on_disk() if rollback is not None else []
         self.best = self._best_on_disk() if self._keeps_best else None
         folder.prune_best(monitor.best_round)  # a round that is computed again may have left one
 
@@ -163,10 +184,13 @@ class _Progress:
             stepped_back = self.monitor.restart_from is not None and switch == first
             server_state = self._best_state() if stepped_back else self.newest.server_state
             cautious = switch is not None and switch <= first
-            for result in engine.rounds(server_state, first, self.experiment.rounds, cautious):
+            aside = self._aside(first)
+            for result in engine.rounds(server_state, first, self.experiment.rounds, cautious, aside):
                 self._finish_round(result, engine, notify)
                 if result.index >= self._last_round(result.index) or self._switches_after(result.index):
                     break
+                if self.newest.server_state is not result.server_state or self._aside(result.index + 1) != aside:
+                    break  # the round was undone, or others take part in the next one
 
     def _finish_round(self, result: RoundResult, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
         """Record a round, and the one before it where its evaluation was still to come."""
@@ -176,7 +200,7 @@ class _Progress:
             self.pending = None
         index, experiment = result.index, self.experiment
         record, is_last = RoundRecord.from_result(result), index >= self._last_round(index)
-        if is_last and record.nobody_left:
+        if is_last and record.nobody_left and not (self.rollback is not None and result.problem):
             self.save()
             reason = next(iter(record.dropped.values())).removesuffix(".")
             command = "rofl serve --resume" if self.folder.is_served else "rofl resume"
@@ -185,22 +209,63 @@ class _Progress:
                 f"{command} {self.folder.path}, once that is mended",
             )
         due = index % experiment.evaluate_every == 0 or index > experiment.rounds - LAST_ROUNDS or is_last
-        if due and not is_last and not self._switches_after(index) and engine.overlap_evaluation():
+        server_state = result.server_state
+        may_overlap = due and not is_last and not self._switches_after(index) and self.rollback is None
+        if may_overlap and engine.overlap_evaluation():
             self.pending = record
         else:
             evaluation = engine.evaluate(result.server_state, index) if due else Evaluation()
-            record = self._write(record.with_evaluation(evaluation), result.server_state)
+            record, server_state = self._judge(record.with_evaluation(evaluation), result)
+            record = self._write(record, server_state)
         states = dict(engine.state_rounds)
-        self.newest = Checkpoint(index, result.server_state, states, self.pending, self.best, self._log_sha.hexdigest())
+        self.newest = Checkpoint(index, server_state, states, self.pending, self.best, self._log_sha.hexdigest())
         if index % experiment.checkpoint_every == 0 or is_last:
             self.save()
             engine.on_checkpoint()
         if not self.pending:
             notify(record)
+        if self.rollback is not None and self.rollback.stop_reason:
+            self.save()
+            hint = "rofl federation log RUN, and a new run without the site that spoils it"
+            raise UserError(self.rollback.stop_reason, hint)
+
+    def _judge(self, record: RoundRecord, result: RoundResult) -> tuple[RoundRecord, ServerState]:
+        """Return the record and the state after a round: those of an earlier one where the result is beyond reason."""
+        reason = self.rollback.judge(record, result.server_state, result.problem) if self.rollback is not None else ""
+        if self.rollback is None:
+            return record, result.server_state
+        if not reason:
+            self.good = [*self.good, BestModel(record.round, result.server_state)][-KEPT:]
+            return record, result.server_state
+        # further back every other time: what was taken for good may not have been
+        restored = self.good[-min(1 + self.rollback.bad // 2, len(self.good))]
+        update = {"rolled_back": reason, "restored": restored.round}
+        return record.model_copy(update=update), restored.server_state
+
+    def _aside(self, index: int) -> frozenset[int]:
+        return frozenset() if self.rollback is None else self.rollback.aside(index)
+
+    def _good_on_disk(self) -> list[BestModel]:
+        """Return the models that a run can go back to, after its decisions so far were made again."""
+        assert self.rollback is not None
+        for record in self.history:
+            self.rollback.observe(record.model_copy(update={"warnings": []}))
+        undone = {record.round for record in self.history if record.rolled_back}
+        shapes = flatten_state(self.newest.server_state)
+        found = [
+            each
+            for each in self.folder.read_good()
+            if each.round <= self.newest.index
+            and each.round not in undone
+            and check_like(flatten_state(each.server_state), shapes) is None
+        ]
+        return found or [BestModel(self.newest.index, self.newest.server_state)]
 
     def save(self) -> None:
         """Write the newest checkpoint, if it is not on disk."""
         if self.newest.index > self.saved:
+            if self.rollback is not None:
+                self.folder.write_good(self.good)
             self.folder.write_checkpoint(self.newest)
             self.saved = self.newest.index
 
@@ -216,10 +281,12 @@ class _Progress:
     def _write(self, record: RoundRecord, server_state: ServerState) -> RoundRecord:
         """Write the line of a round, and keep its model where it is the best."""
         record = self.monitor.observe(record)
+        if self.rollback is not None:
+            record = self.rollback.observe(record)
         self.folder.append_history(record)
         self._log_sha.update(format_record(record).encode())
         self.history.append(record)
-        if self._keeps_best and self.monitor.best_round == record.round:
+        if self._keeps_best and self.monitor.best_round == record.round and not record.rolled_back:
             self.best = BestModel(record.round, server_state)
         return record
 
@@ -266,8 +333,9 @@ def training_summary(
         note: a sentence about the data, or "".
     """
     history = trained.history
+    kept = [record for record in history if not record.rolled_back]
     warnings = unresolved([event for record in history for event in record.warnings], final_warnings)
-    accuracies = [record.accuracy for record in history if record.accuracy is not None]
+    accuracies = [record.accuracy for record in kept if record.accuracy is not None]
     last = accuracies[-LAST_ROUNDS:]
     seconds = sum(record.seconds for record in history)
     total = sum((record.traffic for record in history), Traffic())
@@ -297,8 +365,19 @@ def training_summary(
         selected=trained.selected,
         selected_round=trained.selected_round,
         selected_digest=digest(trained.selected_state.model, trained.selected_state.aux),
-        model_accuracy=next((each.accuracy for each in history if each.round == trained.selected_round), None),
+        model_accuracy=_accuracy_after(history, trained.selected_round),
         rounds_run=len(history),
         stopped=trained.stopped,
-        warnings=warnings if experiment.guard != "off" else [],
+        warnings=[event for event in warnings if experiment.guard != "off" or event.sign in BLAME],
+        rolled_back=[record.round for record in history if record.rolled_back],
     )
+
+
+def _accuracy_after(history: Sequence[RoundRecord], index: int) -> float | None:
+    """Return the accuracy of the model that a run had after a round: where it was undone, of the one taken again."""
+    for record in reversed(history[:index]):
+        if record.round == index and record.rolled_back:
+            return _accuracy_after(history, record.restored or 0)
+        if record.round == index:
+            return record.accuracy
+    return None

@@ -13,7 +13,7 @@ from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.hf_network import PREFIX, HubConfig
 from rofl.models.model_registry import ForeignInputs, ModelSpec
 from rofl.models.pretrained import backbone_digest
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 
 
 def network_spec(experiment: Experiment, images: Dataset, data_dir: Path | None = None) -> NetworkSpec:

@@ -64,6 +64,9 @@ class RoundRecord(_Record):
     traffic: Traffic = Traffic()
     held_out: HeldOut | None = None  # counts of predictions; None where it was not evaluated
     warnings: list[GuardEvent] = []  # what the guard saw after this round
+    suspects: list[int] = []  # clients whose updates lay far from the others', the farthest first
+    rolled_back: str = ""  # why the round was undone; its accuracy is that of the model that was given up
+    restored: int | None = None  # the round whose model was taken again then; 0 for the initial one
 
     @classmethod
     def from_result(cls, result: RoundResult) -> "RoundRecord":
@@ -75,6 +78,7 @@ class RoundRecord(_Record):
             dropped={str(client): reason for client, reason in result.dropped.items()},
             metrics=result.metrics,
             traffic=Traffic.model_validate(asdict(result.traffic)),
+            suspects=result.suspects,
         )
 
     def with_evaluation(self, evaluation: Evaluation) -> "RoundRecord":
@@ -187,6 +191,7 @@ class RunSummary(_Record):
     rounds_run: int | None = None  # fewer than `rounds` where training stopped early; None in files of 0.1
     stopped: str = ""  # why it stopped early, in one sentence
     warnings: list[GuardEvent] = []  # of the guard
+    rolled_back: list[int] = []  # rounds that were undone
     detection: Detection | None = None  # by the mask of Eq. 7; None where the truth is not known
     audit: ListQuality | None = None  # of the lists of suspects; None where the truth is not known
     estimated: NoiseEstimate | None = None  # None in some files of 0.1

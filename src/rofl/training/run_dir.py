@@ -24,7 +24,7 @@ from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.models.pretrained import backbone_entries
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.records import AuditRecord, CheckpointFacts, RoundRecord, RunSummary
 from rofl.training.round_log import format_record, read_round_log
 from rofl.training.saved_model.model_record import ModelRecord
@@ -189,6 +189,28 @@ class RunDir:
         for path in self.path.glob("best-*.safetensors"):
             if keep is None or path != self._best_path(keep):
                 path.unlink(missing_ok=True)
+
+    def write_good(self, models: Sequence[BestModel]) -> None:
+        """Write the models of the last good rounds, to which a run can go back, and remove those of earlier ones."""
+        wanted = {self.path / f"good-{model.round}.safetensors": model for model in models}
+        for path, model in wanted.items():
+            if not path.is_file():
+                atomic_write(path, serialize(_groups(model.server_state), {"round": model.round}))
+        for path in self.path.glob("good-*.safetensors"):
+            if path not in wanted:
+                path.unlink(missing_ok=True)
+
+    def read_good(self) -> list[BestModel]:
+        """Return the models of the last good rounds, in order; those whose files cannot be read are left out."""
+        found = []
+        for path in self.path.glob("good-*.safetensors"):
+            try:
+                groups, facts = deserialize(read_regular(path, follow=False))
+                state = ServerState(groups["model"], groups.get("aux", {}), groups.get("kept", {}))
+                found.append(BestModel(int(facts["round"]), state))
+            except (ValueError, KeyError, TypeError, OSError):
+                continue
+        return sorted(found, key=lambda model: model.round)
 
     def _best_path(self, index: int) -> Path:
         return self.path / f"best-{index}.safetensors"

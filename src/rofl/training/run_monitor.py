@@ -60,6 +60,8 @@ class RunMonitor:
 
     def observe(self, record: RoundRecord) -> RoundRecord:
         """Take in the record of a round, in order; return it with the guard's warnings put in."""
+        if record.rolled_back:
+            return record  # as if it had not been
         held_out = record.held_out
         if held_out is not None:
             self._recent.append(held_out)

@@ -18,11 +18,12 @@ from rofl.data.sampled_clients import client_sizes
 from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
 from rofl.methods import Method, ServerState
-from rofl.simulation.client import ClientConfig, NetworkSpec
+from rofl.simulation.client import ClientConfig
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.guard import judge_model
@@ -187,7 +188,14 @@ class LocalEngine(Engine):
         """The round of each client's state."""
         return self.simulation.states.rounds
 
-    def rounds(self, server_state: ServerState, first: int, last: int, cautious: bool = False) -> Iterator[RoundResult]:
+    def rounds(
+        self,
+        server_state: ServerState,
+        first: int,
+        last: int,
+        cautious: bool = False,
+        aside: frozenset[int] = frozenset(),
+    ) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`, from a server state.
 
         Args:
@@ -195,8 +203,9 @@ class LocalEngine(Engine):
             first: the first round, counted from 1.
             last: the last round.
             cautious: whether to use the cautious form of the method.
+            aside: clients that are not asked.
         """
-        return self.simulation.rounds(server_state, first, last, cautious)
+        return self.simulation.rounds(server_state, first, last, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
         """Return the accuracy on the test set, and counts on samples that nobody trains on."""

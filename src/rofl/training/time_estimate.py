@@ -10,8 +10,9 @@ from rofl.config.schema import Experiment
 from rofl.data import ClientDataset, Dataset, Transform
 from rofl.data.transforms import Identity
 from rofl.methods.base import RoundContext
-from rofl.simulation.client import NetworkSpec, run_client
+from rofl.simulation.client import run_client
 from rofl.simulation.device import devices
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.worker_pool import default_workers
 from rofl.training.network_choice import network_for_shape
 from rofl.training.records import LAST_ROUNDS

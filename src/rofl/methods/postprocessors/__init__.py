@@ -1,14 +1,26 @@
 """Steps between a client's update and the server, as a list.
 
-First what changes an update on its way: differential privacy, then the form that travels. Then what the server does
-with the step of the round: momentum, then an average over rounds.
+First what changes an update on its way: differential privacy, bounds, then the form that travels. Then what the server
+does: a robust mean in the place of the sum, momentum, then an average over rounds.
 """
 
 from rofl.methods.postprocessors.bfloat16 import Bfloat16
 from rofl.methods.postprocessors.fixed_sums import FixedPoint
 from rofl.methods.postprocessors.gaussian_dp import GaussianDP
+from rofl.methods.postprocessors.norm_bounds import NormBounds
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
+from rofl.methods.postprocessors.robust_sum import RobustSum
 from rofl.methods.postprocessors.round_average import RoundAverage
 from rofl.methods.postprocessors.server_momentum import ServerMomentum
 
-__all__ = ["Bfloat16", "FixedPoint", "GaussianDP", "Postprocessor", "RoundAverage", "ServerMomentum", "ServerStep"]
+__all__ = [
+    "Bfloat16",
+    "FixedPoint",
+    "GaussianDP",
+    "NormBounds",
+    "Postprocessor",
+    "RobustSum",
+    "RoundAverage",
+    "ServerMomentum",
+    "ServerStep",
+]

@@ -42,7 +42,11 @@ class FixedPoint(Postprocessor):
         self, server_state: ServerState, total: Update, ctx: RoundContext, server_step: ServerStep
     ) -> ServerState:
         """Decode the sum, and take the step."""
-        return server_step(server_state, replace(total, model=decode(total.model), aux=decode(total.aux)), ctx)
+        return server_step(server_state, self.opened(total), ctx)
+
+    def opened(self, total: Update) -> Update:
+        """Return the update or sum with its tensors decoded."""
+        return replace(total, model=decode(total.model), aux=decode(total.aux))
 
     def _encode(self, tensors: Tensors) -> Tensors:
         return encode(tensors, self.cohort)

@@ -64,6 +64,10 @@ class GaussianDP(Postprocessor):
             _add_mean(server_state.aux, total.aux, total.weight),
         )
 
+    def opened(self, total: Update) -> None:
+        """Return None: the update cannot be had from its private form."""
+        return None
+
 
 def _flatten(server_state: ServerState) -> Tensors:
     groups = {"model": server_state.model, "aux": server_state.aux}

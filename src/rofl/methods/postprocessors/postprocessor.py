@@ -4,11 +4,12 @@ After apple/pfl-research, whose postprocessors are a list that is applied to eac
 their sum at the server in reverse. `rofl.methods.processed.ProcessedMethod` does this for every engine.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
 import torch
 
-from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.base import Claims, RoundContext, ServerState, Update
 
 
 class ServerStep(Protocol):
@@ -26,12 +27,17 @@ class Postprocessor(Protocol):
     `zero_update` and `client_update`, and decodes the sum in `server_update`.
     """
 
+    looks_at_updates: ClassVar[bool] = False  # whether the server calls `check` and `combine` with a round's updates
+
     def init(self, server_state: ServerState) -> ServerState:
         """Return the state that the server starts from, given that of the method and of the postprocessors before."""
         return server_state
 
     def received_state(self, server_state: ServerState) -> ServerState:
-        """Return the server state as a client receives it. Applying it twice must change nothing more."""
+        """Return the server state as a client receives it, for the method and the postprocessors before this one.
+
+        Applying it twice must change nothing more.
+        """
         return server_state
 
     def zero_update(self, zero: Update, server_state: ServerState) -> Update:
@@ -45,7 +51,7 @@ class Postprocessor(Protocol):
 
         Args:
             update: the method's update, or that of the postprocessor before.
-            server_state: the state that the client received.
+            server_state: the state that the client received, before this postprocessor's own `received_state`.
             ctx: the round and the client.
             server_step: what the server would do with a sum of such updates before this postprocessor.
         """
@@ -63,6 +69,24 @@ class Postprocessor(Protocol):
             server_step: the step for a sum as it was before this postprocessor.
         """
         return server_step(server_state, total, ctx)
+
+    def check(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
+        """Return why no honest clients can have sent this, or None where they can.
+
+        Args:
+            total: an update, or a sum of updates, as `client_update` returned them.
+            server_state: as for `client_update`.
+            claims: what is known of the clients.
+        """
+        return None
+
+    def opened(self, total: Update) -> Update | None:
+        """Return an update or a sum as it was before this postprocessor; None where that cannot be had."""
+        return total
+
+    def combine(self, updates: Sequence[Update]) -> Update | None:
+        """Return what takes the place of the sum of a round's updates; None for the sum."""
+        return None
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return the type in which tensors of a type travel."""

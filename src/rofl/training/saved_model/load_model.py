@@ -14,8 +14,8 @@ from rofl.data.preprocessing import (
 from rofl.data.specs import IN_MEMORY
 from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
-from rofl.simulation.client import NetworkSpec
 from rofl.simulation.device import devices
+from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run

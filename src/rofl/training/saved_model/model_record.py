@@ -16,7 +16,7 @@ from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.last_layer import set_last_layer
 from rofl.models.lora import merge_adapters
 from rofl.models.model_registry import ForeignInputs
-from rofl.simulation.client import NetworkSpec
+from rofl.simulation.network_spec import NetworkSpec
 
 FORMAT: Literal[1] = 1
 

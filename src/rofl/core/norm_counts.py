@@ -1,0 +1,62 @@
+"""Norms as counts: how many clients have an update of about this size. Counts add up, and a quantile follows from them.
+
+One client's row has a single 1, so that no client counts for more than one, whatever its norm is. Adaptive clipping
+(Andrew et al. 2021, arXiv 1905.03871) counts on both sides of one bound, which then takes many rounds to come near a
+quantile. Counts in bins find it in the round itself, up to the width of a bin.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_STEPS = 2  # bins for each factor of two
+_SMALLEST, _LARGEST = -20, 20  # powers of two between which norms are told apart
+BINS = (_LARGEST - _SMALLEST) * _STEPS + 1
+
+
+def count_norm(norm: float) -> Tensor:
+    """Return the row of one client, (BINS,): 1 in the bin of its norm.
+
+    >>> row = count_norm(3.0)
+    >>> float(row.sum()), upper_edge(int(row.argmax()))
+    (1.0, 4.0)
+    """
+    row = torch.zeros(BINS)
+    row[_bin(norm)] = 1.0
+    return row
+
+
+def upper_edge(place: int) -> float:
+    """Return the largest norm of a bin; the last one also has all norms above it."""
+    return float(2.0 ** (_SMALLEST + place / _STEPS))
+
+
+def quantile(counts: Tensor, share: float) -> float:
+    """Return the norm that a share of the clients does not exceed, rounded up to the edge of a bin.
+
+    Args:
+        counts: (BINS,) a sum of rows; what is below zero counts as zero.
+        share: 0 to 1.
+
+    >>> quantile(count_norm(1.0) + count_norm(3.0) + count_norm(1e9), 0.5)
+    4.0
+    """
+    below = counts.clamp(min=0).double().cumsum(dim=0)
+    wanted = share * float(below[-1]) - 1e-9
+    return upper_edge(int((below >= wanted).nonzero()[0]))
+
+
+def counts_once(counts: Tensor, clients: int) -> bool:
+    """Return whether rows (P, BINS) are sums over so many clients, each of which counts once in every row."""
+    whole = bool((counts == counts.round()).all()) and bool((counts >= 0).all())
+    return whole and bool((counts.sum(dim=1) == clients).all())
+
+
+def _bin(norm: float) -> int:
+    if not math.isfinite(norm) or norm >= upper_edge(BINS - 1):
+        return BINS - 1
+    if norm <= upper_edge(0):
+        return 0
+    place = math.ceil((math.log2(norm) - _SMALLEST) * _STEPS)
+    return min(max(place, 0), BINS - 1)

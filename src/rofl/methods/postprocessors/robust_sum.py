@@ -1,0 +1,49 @@
+"""Median, trimmed mean or Krum in the place of the sum of a round's updates, for any method."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import ClassVar
+
+import torch
+
+from rofl.core.robust import RobustKind, expected_bad, krum, median, trimmed_mean
+from rofl.core.tensors import Tensors
+from rofl.methods.base import BOUNDS, Update
+from rofl.methods.postprocessors.postprocessor import Postprocessor
+
+
+@dataclass(frozen=True)
+class RobustSum(Postprocessor):
+    """The server needs to see single updates; what it makes of them has the form of their sum.
+
+    With "median" and "trimmed", every client counts alike, whatever its number of samples. "krum" leaves out the
+    clients that lie far from the others, and adds up the rest.
+    """
+
+    kind: RobustKind
+    bad_share: float = 0.2  # of the clients that may be bad
+
+    looks_at_updates: ClassVar[bool] = True
+
+    def combine(self, updates: Sequence[Update]) -> Update | None:
+        """Return an update in the place of the sum."""
+        if len(updates) < 2 or self.kind == "none":
+            return None
+        bad = expected_bad(len(updates), self.bad_share)
+        changes = [{name: value / each.weight for name, value in each.model.items()} for each in updates]
+        total = reduce(add, updates)
+        if self.kind == "krum":
+            chosen = reduce(add, [updates[client] for client in krum(changes, bad)])
+            counts = {name: value for name, value in total.aux.items() if name.startswith(BOUNDS)}
+            return Update(chosen.model, chosen.weight, {**chosen.aux, **counts}, chosen.metrics)
+        model = {name: value * total.weight for name, value in self._middle(changes, bad).items()}
+        names = [name for name in total.aux if not name.startswith(BOUNDS)]
+        aux = self._middle([{name: each.aux[name] for name in names} for each in updates], bad)
+        scaled = {name: value * len(updates) for name, value in aux.items()}
+        return Update(model, total.weight, {**total.aux, **scaled}, total.metrics)
+
+    def _middle(self, values: Sequence[Tensors], bad: int) -> Tensors:
+        with torch.no_grad():
+            return median(values) if self.kind == "median" else trimmed_mean(values, bad)

@@ -1,0 +1,133 @@
+"""Rounds that went wrong are undone, and the client that spoilt them is searched for and set aside.
+
+All of it is a function of the records of rounds, so that a resumed run decides as one that was not interrupted.
+
+Where the server sees single updates, the one that lies farthest from the others is set aside. Under masks it does not,
+and looks for the suspect by leaving out one client after the other: if a round is good without a client, that client
+is set aside. The first bad round is only repeated with everybody, so that nobody is blamed for what happens once;
+unless somebody takes part who was set aside before.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from rofl.config.schema import Experiment
+from rofl.methods.base import ServerState
+from rofl.training.guard import GuardEvent, describe_cliff
+from rofl.training.held_out import HeldOut
+from rofl.training.records import RoundRecord
+
+KEPT = 3  # good models that are kept to go back to
+_HIDDEN = 3  # clients of a masked sum at least, so that nobody can be searched for among fewer
+_FUTILE = 2  # rounds in a row of which no update could be used, before a run stops
+
+
+class Rollback:
+    """What follows from rounds that went wrong.
+
+    Args:
+        experiment: the settings.
+        names: the clients' names, for sentences; their numbers where absent.
+
+    Attributes:
+        bad: how many rounds in a row went wrong by now.
+        stop_reason: why the run cannot go on, in one sentence; empty while it can.
+    """
+
+    def __init__(self, experiment: Experiment, names: Mapping[int, str] | None = None) -> None:
+        self.experiment, self.names = experiment, dict(names or {})
+        self.bad = 0
+        self.stop_reason = ""
+        self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
+        self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
+        self._times: dict[int, int] = {}  # client -> how often it was set aside
+        self._trial: int | None = None  # the client that is left out to see whether a round is good without it
+        self._tried: list[int] = []
+        self._futile = 0
+        self._reason = ""  # of the last bad round
+
+    def aside(self, index: int) -> frozenset[int]:
+        """Return the clients that are set aside in a round."""
+        known = {client for client, until in self._until.items() if index < until}
+        return frozenset(known | ({self._trial} if self._trial is not None else set()))
+
+    def judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> str:
+        """Return why the result of a round is beyond reason, as the end of a sentence; empty where it is not.
+
+        Args:
+            record: of the round, with its evaluation.
+            server_state: after the round.
+            problem: why the sum over the clients could not be used, if it could not.
+        """
+        if problem:
+            return problem
+        for group in (server_state.model, server_state.aux):
+            for name, value in group.items():
+                if not bool(value.isfinite().all()):
+                    return f"{name!r} is not finite"
+                if name.endswith("running_var") and bool((value < -1e-3).any()):
+                    return f"{name!r} is negative"
+        return "" if record.held_out is None else describe_cliff(record.held_out, self._good)
+
+    def observe(self, record: RoundRecord) -> RoundRecord:
+        """Take in the record of a round, in order; return it with what follows among its warnings."""
+        events = list[GuardEvent]()
+        self._count_futile(record)
+        if record.rolled_back:
+            self._reason = record.rolled_back
+            self.bad += 1
+            events.append(self._undone(record))
+            events += self._search(record)
+        else:
+            if self._trial is not None:
+                suspect, self._trial = self._trial, None
+                events.append(self._set_aside(suspect, record.round, "the round was good without it"))
+            self.bad, self._tried = 0, []
+            if record.held_out is not None:
+                self._good.append(record.held_out)
+        return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record
+
+    def _search(self, record: RoundRecord) -> list[GuardEvent]:
+        """Decide who is left out of the next rounds."""
+        if self._trial is not None:
+            self._tried.append(self._trial)
+            self._trial = None
+        least = _HIDDEN if self.experiment.transport == "fixed" else 1
+        aside = self.aside(record.round + 1)
+        left = [client for client in range(self.experiment.clients) if client not in aside]
+        if record.suspects and record.suspects[0] in left and len(left) > least:
+            return [self._set_aside(record.suspects[0], record.round, "its update lay far from the others'")]
+        if self.bad == 1 and not any(client in self._times for client in left):
+            return []
+        candidates = [client for client in left if client not in self._tried]
+        candidates.sort(key=lambda client: -self._times.get(client, 0))  # those that were set aside before come first
+        if not candidates or len(left) <= least:
+            whoever = "whichever site was left out" if self._tried else "and there are too few sites to leave one out"
+            self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
+            return []
+        self._trial = candidates[0]
+        message = f"Round {record.round + 1} is tried without {self._name(self._trial)}."
+        return [GuardEvent(sign="set aside", round=record.round, message=message, acted=True)]
+
+    def _undone(self, record: RoundRecord) -> GuardEvent:
+        back = f"the model of round {record.restored}" if record.restored else "the initial model"
+        message = f"Round {record.round} is undone, and {back} taken again: {record.rolled_back}."
+        return GuardEvent(sign="rolled back", round=record.round, message=message, acted=True)
+
+    def _set_aside(self, client: int, index: int, why: str) -> GuardEvent:
+        times = self._times[client] = self._times.get(client, 0) + 1
+        rounds = self.experiment.bounds.aside * 2 ** (times - 1)
+        self._until[client] = index + 1 + rounds
+        message = f"For {rounds} rounds {self._name(client)} is set aside: {why}."
+        return GuardEvent(sign="set aside", round=index, message=message, acted=True)
+
+    def _count_futile(self, record: RoundRecord) -> None:
+        """Stop where no update of several rounds in a row could be used, for reasons that no search can mend."""
+        lost = record.nobody_left and not record.rolled_back
+        self._futile = self._futile + 1 if lost else 0
+        if self._futile >= _FUTILE:
+            reason = next(iter(record.dropped.values())).removesuffix(".")
+            self.stop_reason = f"In {self._futile} rounds in a row every site was left out; the last time: {reason}."
+
+    def _name(self, client: int) -> str:
+        return self.names.get(client, f"client {client}")
