@@ -103,7 +103,9 @@ def join(
     credentials, client, name = _identity(config)
     policy = read_policy(config)
     folder = config.out or Path("runs") / f"join-{safe_names([name])[0]}"
-    if RunDir(folder).is_finished():
+    home = folder / "flower"
+    done = RunDir(folder).is_finished()
+    if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
         raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
@@ -115,7 +117,7 @@ def join(
     else:
         data = LocalData(out=folder, data_dir=config.data_dir, name=name, source=_source(config), progress=on_progress)
         data.load()  # so that a mistake in the data shows before the coordinator is called
-    home, log = folder / "flower", EventLog(folder / LOG_FILE)
+    log = EventLog(folder / LOG_FILE)
     log.write("joined", server=server, name=name, version=version("rofl"), policy=policy.model_dump(mode="json"))
     gate = SiteGate(
         policy,
@@ -125,7 +127,7 @@ def join(
         AgreementFile(home / "agreement.toml"),
         consent,
     )
-    SiteNode(server, data, client, home, credentials, on_message, gate).run()
+    SiteNode(server, data, client, home, credentials, on_message, gate, finished=done).run()
     log.write("finished")
     return resume(folder)  # it is finished, so this reads it
 

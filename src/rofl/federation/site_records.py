@@ -5,7 +5,7 @@ raises an error with one sentence, and the coordinator goes on without that site
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -68,8 +68,12 @@ class SiteInfo:
         return RecordDict({_GREETING: ConfigRecord(dict(self.fields()))})
 
     @classmethod
-    def decode(cls, content: RecordDict) -> "SiteInfo":
+    def decode(cls, content: RecordDict, known_name: str = "") -> "SiteInfo":
         """Return the greeting of a message.
+
+        Args:
+            content: The message.
+            known_name: The site's name by its key; "" to believe what it says.
 
         Raises:
             ProtocolError: If the site uses another version of the protocol.
@@ -78,7 +82,7 @@ class SiteInfo:
         record = content.get(_GREETING)
         if not isinstance(record, ConfigRecord):
             raise ValueError("A site's greeting has no record 'site'.")
-        name = record.get("name")
+        name = known_name or record.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
             raise ValueError(f"A site's greeting has no name of 1 to {_MAX_NAME} printable characters.")
         check_protocol(record.get("protocol"), name, "the coordinator")
@@ -99,7 +103,7 @@ class SiteInfo:
             raise ValueError(f"{name} sends no image size that can be used.")
         if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
             raise ValueError(f"{name} sends no list of 1 to {_MAX_CLASSES} classes.")
-        names = tuple(each for each in classes if isinstance(each, str) and 0 < len(each) <= _MAX_CLASS_NAME)
+        names = tuple(each for each in classes if isinstance(each, str) and _is_class_name(each))
         if len(names) != len(classes) or len(set(names)) != len(names):
             raise ValueError(f"{name} sends a class that has no name of its own.")
         return cls(client, name, samples, side, channels, names, key, signature)
@@ -187,7 +191,7 @@ class SiteReport:
         table = tables.get("transition")
         if table is None or table.dtype != torch.int64 or table.shape != (classes, classes):
             raise ValueError(f"it has no table of counts of {classes} classes")
-        if bool((table < 0).any()) or int(table.sum()) != samples:
+        if bool((table < 0).any()) or float(table.double().sum()) != samples:  # as float64 it cannot wrap around
             raise ValueError(f"its table does not count {samples} samples")
         return cls(samples, flagged, table)
 
@@ -237,6 +241,10 @@ def count_suggestions(reports: Iterable[SiteReport]) -> HeldOut:
     return HeldOut(predicted=suggested, labelled=given, agreed=int(table.diagonal().sum()))
 
 
+def _is_class_name(name: str) -> bool:
+    return 0 < len(name) <= _MAX_CLASS_NAME and name.isprintable()
+
+
 def _class_counts(table: torch.Tensor | None, classes: int | None) -> list[int]:
     if table is None or table.dtype != torch.int64 or table.dim() != 1 or len(table) != (classes or len(table)):
         raise ValueError("it has no counts by class")
@@ -262,11 +270,11 @@ def _count(sums: dict[str, float], name: str) -> int:
     return int(value)
 
 
-def estimate_noise(sites: Sequence[SiteInfo], reports: SiteReports) -> NoiseEstimate:
+def estimate_noise(sites: Mapping[int, SiteInfo], reports: SiteReports) -> NoiseEstimate:
     """Return the label noise as the sites' audits see it, from their counts.
 
     Args:
-        sites: All sites, in the order of their numbers.
+        sites: All sites, by their numbers.
         reports: What they found.
 
     Returns:

@@ -91,12 +91,12 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
         raise UserError("The coordinator lists a key for masks that is none.")
     if ca is not None:
         authority = x509.load_pem_x509_certificate(ca.read_bytes())
-        owners = [_owner(peer, authority) for peer in session.peers]
+        owners = [certified_owner(peer, authority) for peer in session.peers]
         if len(set(owners)) != len(owners):
             raise UserError("The coordinator lists one site's certificate for two sites.")
 
 
-def _owner(peer: Peer, authority: x509.Certificate) -> str:
+def certified_owner(peer: Peer, authority: x509.Certificate) -> str:
     """Return the name in a site's certificate, after a check of the chain from the authority to its key for masks."""
     try:
         certificate = x509.load_pem_x509_certificate(peer.certificate)
