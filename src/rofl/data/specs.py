@@ -47,6 +47,7 @@ class DataSpec(Spec):
         channels: of user images, 1 for grey and 3 for colours; 0 to choose from their pixels.
         fingerprint: of user data, which must not change between a run and its resume; "" for any.
         classes: of user data, as the sites of a federation agreed on them.
+        columns: of a user's table or texts, as the sites of a federation agreed on them: an encoder as JSON.
         client_index: use only this client, as a site does; -1 for all.
         client_name: of the one client of a site.
     """
@@ -73,6 +74,7 @@ class DataSpec(Spec):
     channels: Literal[0, 1, 3] = 0
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
+    columns: str = ""
     client_index: Annotated[int, Field(ge=-1)] = -1
     client_name: str = ""
 
@@ -118,7 +120,14 @@ class DataSpec(Spec):
     def source(self) -> UserSource:
         """The source of user data, as `load_user_data` takes it."""
         return UserSource(
-            self.path, self.test_path, self.holdout, self.side, self.channels, self.fingerprint, self.classes
+            self.path,
+            self.test_path,
+            self.holdout,
+            self.side,
+            self.channels,
+            self.fingerprint,
+            self.classes,
+            columns=self.columns,
         )
 
     @property

@@ -10,7 +10,8 @@ from pathlib import Path
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
 from rofl.core.rng import derive
-from rofl.data.preprocessing import preprocessing_of, user_preprocessing
+from rofl.data.preprocessing import AnyPreprocessing, encoder_preprocessing, preprocessing_of, user_preprocessing
+from rofl.data.user import count_features, parse_columns
 from rofl.errors import UserError
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.farewells import FAREWELLS_FILE, Farewells
@@ -240,7 +241,12 @@ def _train(
     warnings = judge_counts(count_suggestions(found), classes, trained.selected_round) if found else []
     summary = training_summary(experiment, trained, warnings, noise_ratio, note).with_audit(metrics)
     summary = summary.model_copy(update={"sites": site_records})
+    form: AnyPreprocessing
     form = preprocessing_of(federated.images) if federated is not None else user_preprocessing(network.shape)
+    if experiment.data.columns:
+        encoder = parse_columns(experiment.data.columns)
+        run_dir.write_encoder(encoder)
+        form = encoder_preprocessing(encoder, network.shape[0])
     record = ModelRecord.of(experiment.name, network, tuple(classes), form)
     run_dir.write_model_record(record.with_weights(trained.selected_state.model))
     run_dir.write_summary(summary)
@@ -252,7 +258,9 @@ def _train(
 def _network_spec(experiment: Experiment) -> NetworkSpec:
     """Return the network for data that only the sites have."""
     data, model = experiment.data, experiment.model
-    shape = (data.channels, data.side, data.side)
+    shape: tuple[int, int, int] = (data.channels, data.side, data.side)
+    if data.columns:
+        shape = (count_features(parse_columns(data.columns)), 1, 1)
     return NetworkSpec(model.name, shape, len(data.classes), model.width, derive(experiment.seed, "network"))
 
 

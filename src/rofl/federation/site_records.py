@@ -13,6 +13,8 @@ from flwr.app import ConfigRecord, RecordDict
 
 from rofl.audit import transition
 from rofl.audit.result import NoiseEstimate
+from rofl.data.user.shared_columns import parse_columns
+from rofl.errors import UserError
 from rofl.federation.protocol import PROTOCOL, check_protocol, get_sums, is_int, put_sums
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.training.held_out import HeldOut
@@ -38,6 +40,7 @@ class SiteInfo:
         classes: The names of its classes; empty where the settings name the data set.
         mask_key: Its public key for masks (`rofl.federation.masking`); empty where it cannot mask.
         mask_signature: Its signature of that key; empty without credentials.
+        columns: What it says of the columns of its table, or of its texts: an encoder as JSON; "" for images.
     """
 
     client: int
@@ -48,6 +51,7 @@ class SiteInfo:
     classes: tuple[str, ...] = ()
     mask_key: bytes = b""
     mask_signature: bytes = b""
+    columns: str = ""
 
     def fields(self) -> dict[str, int | str | list[str]]:
         """Return what travels, by name; `rofl join --dry-run` lists it."""
@@ -59,6 +63,8 @@ class SiteInfo:
         }
         if self.side is not None and self.channels is not None:
             fields |= {"side": self.side, "channels": self.channels, "classes": list(self.classes)}
+        if self.columns:
+            fields |= {"columns": self.columns, "classes": list(self.classes)}
         if self.mask_key:
             fields |= {"mask key": self.mask_key.hex(), "mask signature": self.mask_signature.hex()}
         return fields
@@ -96,17 +102,16 @@ class SiteInfo:
         key, signature = _hex(record, "mask key", _MASK_KEY), _hex(record, "mask signature", _MAX_SIGNATURE)
         if key is None or signature is None or len(key) not in (0, _MASK_KEY):
             raise ValueError(f"{name} sends no key for masks that can be used.")
-        if not {"side", "channels", "classes"} & set(record):
+        if not {"side", "channels", "classes", "columns"} & set(record):
             return cls(client, name, samples, mask_key=key, mask_signature=signature)
-        side, channels, classes = record.get("side"), record.get("channels"), record.get("classes")
+        columns, classes = record.get("columns"), record.get("classes")
+        if columns is not None:
+            columns, names = _columns(name, columns), _class_names(name, classes)
+            return cls(client, name, samples, None, None, names, key, signature, columns)
+        side, channels = record.get("side"), record.get("channels")
         if not is_int(side) or not 1 <= side <= _MAX_SIDE or not is_int(channels) or channels not in (1, 3):
             raise ValueError(f"{name} sends no image size that can be used.")
-        if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
-            raise ValueError(f"{name} sends no list of 1 to {_MAX_CLASSES} classes.")
-        names = tuple(each for each in classes if isinstance(each, str) and _is_class_name(each))
-        if len(names) != len(classes) or len(set(names)) != len(names):
-            raise ValueError(f"{name} sends a class that has no name of its own.")
-        return cls(client, name, samples, side, channels, names, key, signature)
+        return cls(client, name, samples, side, channels, _class_names(name, classes), key, signature)
 
 
 @dataclass(frozen=True)
@@ -239,6 +244,26 @@ def count_suggestions(reports: Iterable[SiteReport]) -> HeldOut:
     table = torch.stack([report.transition for report in reports]).sum(dim=0)  # (K, K): suggested, given
     suggested, given = table.sum(dim=1).tolist(), table.sum(dim=0).tolist()
     return HeldOut(predicted=suggested, labelled=given, agreed=int(table.diagonal().sum()))
+
+
+def _class_names(site: str, classes: object) -> tuple[str, ...]:
+    """Return the names of a site's classes; a ValueError says what is wrong with them."""
+    if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
+        raise ValueError(f"{site} sends no list of 1 to {_MAX_CLASSES} classes.")
+    names = tuple(each for each in classes if isinstance(each, str) and _is_class_name(each))
+    if len(names) != len(classes) or len(set(names)) != len(names):
+        raise ValueError(f"{site} sends a class that has no name of its own.")
+    return names
+
+
+def _columns(site: str, text: object) -> str:
+    """Return what a site says of its columns; a ValueError says what is wrong with it."""
+    try:
+        if isinstance(text, str) and parse_columns(text):
+            return text
+    except UserError as error:
+        raise ValueError(f"{site} sends columns that cannot be used: {error.sentence}") from error
+    raise ValueError(f"{site} sends columns that cannot be used.")
 
 
 def _is_class_name(name: str) -> bool:

@@ -26,6 +26,8 @@ class UserSource:
         fingerprint: that the data must have; "" for any.
         classes: all classes, though some may have no sample here; () for those that occur.
         most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
+        columns: the encoder of a table as the sites of a federation agreed on it, as JSON; "" to fit one.
+        one_class: whether all samples may be of one class, as at a site whose federation has others.
     """
 
     path: str
@@ -36,6 +38,8 @@ class UserSource:
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
     most_pixels: int = MOST_PIXELS
+    columns: str = ""
+    one_class: bool = False
 
 
 def list_samples(source: UserSource) -> Listing:

@@ -70,15 +70,23 @@ class CarefulGrid(HttpGrid):
         asked = list(message_ids)
         forgotten = time.monotonic() - 10 * _PATIENCE  # whoever asked for it does not any more
         self._incoming = {each: found for each, found in self._incoming.items() if found.progress > forgotten}
-        try:
-            response = self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=asked))
-        except httpx.HTTPStatusError:  # it answers, and fails over one of them
-            if len(asked) > 1:
-                return [reply for each in asked for reply in self.pull_messages([each])]
-            return [self._error(asked[0], ErrorCode.CLIENT_APP_RAISED_EXCEPTION)]
-        broken = self._announce(response, asked)
+        broken = self._ask([each for each in asked if each not in self._incoming])
         there = [each for each in asked if each in self._incoming]
         return broken + [reply for each in there if (reply := self._receive(each)) is not None]
+
+    def _ask(self, asked: list[str]) -> list[Message]:
+        """Ask the SuperLink which replies have come, and return errors for those that cannot be read.
+
+        A reply is announced once: the SuperLink then forgets the message that it answers.
+        """
+        if not asked:
+            return []
+        try:
+            return self._announce(self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=asked)), asked)
+        except httpx.HTTPStatusError:  # it answers, and fails over one of them
+            if len(asked) > 1:
+                return [error for each in asked for error in self._ask([each])]
+            return [self._error(asked[0], ErrorCode.CLIENT_APP_RAISED_EXCEPTION)]
 
     def _announce(self, response: PullAppMessagesResponse, asked: list[str]) -> list[Message]:
         """Take in which replies come, and return errors for those that cannot be read."""
