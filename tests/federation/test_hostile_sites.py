@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
+from rofl.config.schema import Experiment
 from rofl.errors import UserError
 from rofl.federation import make_client_app
 from rofl.federation.event_log import LOG_FILE, EventLog, read_log
@@ -33,6 +34,7 @@ from tests.federation.test_in_memory import begin, experiment
 KEYS = (b"key of north", b"key of east", b"key of south")
 NAMES = ("north", "east", "south")
 Answer = Callable[[Message], RecordDict | Error | None]  # None: as an honest site does
+DATA = PartitionedData()  # keeps its clients from test to test
 DEEP = "[" * 200_000
 
 
@@ -115,7 +117,7 @@ class HostileGrid(InMemoryGrid):
     """Three sites with keys, of which east answers some kinds of messages as it likes."""
 
     def __init__(self, answers: dict[str, RecordDict | Error]) -> None:
-        app = make_client_app(PartitionedData())
+        app = make_client_app(DATA)
 
         def answer(message: Message, context: Context) -> Message:
             bad = answers.get(message.metadata.message_type)
@@ -131,6 +133,12 @@ def registry_of(grid: InMemoryGrid, messages: list[str], log: EventLog | None = 
     return SiteRegistry(grid, 3, keys, messages.append, log)
 
 
+def light(**changes: Any) -> Experiment:
+    """Settings whose rounds take no time."""
+    few = {"model__name": "mlp", "model__width": 0.1, "data__train": 60, "data__test": 20, "method__epochs": 1}
+    return experiment("plain", **{**few, "cohort": 3, "rounds": 1, **changes})
+
+
 def greeting(**changes: Any) -> RecordDict:
     fields = {"client": 0, "name": "north", "samples": 30, "protocol": PROTOCOL}
     return RecordDict({"site": ConfigRecord({**fields, **changes})})
@@ -142,17 +150,17 @@ def test_whatever_a_site_sends_the_others_finish(name: str, tmp_path: Path) -> N
     messages: list[str] = []
     log = EventLog(tmp_path / LOG_FILE)
     grid = HostileGrid({"train": BAD[name], "evaluate": BAD[name], "query.finish": BAD[name]})
-    registry, chosen = registry_of(grid, messages, log), experiment(cohort=3, rounds=2)
+    registry, chosen = registry_of(grid, messages, log), light()
     registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
     driver = RoundDriver(registry, chosen.build_method(), 3, chosen.seed, chosen.toml())
     engine, state = FlowerEngine(driver), begin(chosen)
-    for result in engine.rounds(state, 1, 2):
+    for result in engine.rounds(state, 1, 1):
         assert list(result.dropped) == [1]
         assert result.dropped[1].isprintable()
         assert len(result.dropped[1]) < 1200
         state = result.server_state
-    assert engine.evaluate(state, 2, 10).accuracy is not None
-    reports = engine.finish(state, 2, "[]", 10)
+    assert engine.evaluate(state, 1, 10).accuracy is not None
+    reports = engine.finish(state, 1, "[]", 10)
     assert (reports.finished, sorted(reports.by_client)) == ({0, 2}, [0, 2])
     engine.confirm()
     assert [text for text in messages if "east is not counted" in text]
@@ -166,7 +174,7 @@ def test_whatever_a_site_says_about_itself_the_others_are_admitted(name: str) ->
     messages: list[str] = []
     bad = BAD[name] if name in BAD else greeting(**GREETINGS[name])
     registry = registry_of(HostileGrid({"query.describe": bad}), messages)
-    chosen = experiment()
+    chosen = light()
     found = registry.wait_for_sites(RoundRequest(chosen.toml()), 0.1, fewest=2)
     assert [site.name for site in found] == ["north", "south"]
     (sentence,) = [text for text in messages if "here with" not in text and "The run goes on" not in text]
@@ -177,12 +185,12 @@ def test_whatever_a_site_says_about_itself_the_others_are_admitted(name: str) ->
 def test_a_sites_name_and_number_are_those_of_its_key() -> None:
     messages: list[str] = []
     registry = registry_of(HostileGrid({"query.describe": greeting(client=0, name="north")}), messages)
-    registry.wait_for_sites(RoundRequest(experiment().toml()), 5)
+    registry.wait_for_sites(RoundRequest(light().toml()), 5)
     assert [registry.sites[client].name for client in range(3)] == list(NAMES)
     assert "east is here with 30 samples." in messages
     hostile = HostileGrid({"query.describe": greeting(protocol=99, name="south")})
     with pytest.raises(UserError, match="east uses protocol 99"):
-        registry_of(hostile, []).wait_for_sites(RoundRequest(experiment().toml()), 0.1)
+        registry_of(hostile, []).wait_for_sites(RoundRequest(light().toml()), 0.1)
 
 
 def test_a_stranger_among_the_connections_is_nobody() -> None:
@@ -190,7 +198,7 @@ def test_a_stranger_among_the_connections_is_nobody() -> None:
     grid.keys[3] = b"a key that nobody has"
     messages: list[str] = []
     with pytest.raises(UserError, match="Only 2 of 3"):
-        registry_of(grid, messages).wait_for_sites(RoundRequest(experiment().toml()), 0.1)
+        registry_of(grid, messages).wait_for_sites(RoundRequest(light().toml()), 0.1)
     assert "client 1 is not one of the run's sites." in messages
 
 
