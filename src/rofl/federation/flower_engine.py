@@ -124,6 +124,7 @@ class FlowerEngine:
         nodes = registry.connected()
         request = encode_request(RoundRequest(self.driver.settings))
         requests = dict.fromkeys(nodes, request)
+        registry.log.write("asked", kind="query.confirm", sites=[registry.name(client) for client in nodes])
         list(send_and_receive(registry.grid, "query.confirm", requests, nodes, nodes.copy, _GOODBYE))
 
     def _counts(self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T]) -> list[T]:

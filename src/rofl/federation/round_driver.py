@@ -105,10 +105,8 @@ class RoundDriver:
         Returns:
             The round's result; clients whose reply is missing or cannot be used are in `dropped`, with the reason.
         """
-        ctx, answered = (
-            RoundContext(plan.index, self.seed),
-            sum(isinstance(each, RecordDict) for each in replies.values()),
-        )
+        ctx = RoundContext(plan.index, self.seed)
+        answered = sum(isinstance(each, RecordDict) for each in replies.values())
         if answered < min(self.quorum, len(plan.cohort)):
             replies = self._too_few(plan, answered, replies)
         updates = self._updates(plan, replies)
@@ -151,11 +149,9 @@ class RoundDriver:
 
     def _draw(self, index: int) -> list[int]:
         """Return the clients of a round; where all take part, those that joined later do, too."""
-        members, registry = self.registry.members, self.registry
-        # Sums of integers have room for twice as many clients as the settings say, and not for more.
-        most = (
-            self.cohort if self.cohort < registry.clients else max(self.cohort, min(len(members), 2 * self.cohort - 1))
-        )
+        registry, members, most = self.registry, self.registry.members, self.cohort
+        if self.cohort >= registry.clients:
+            most = max(most, 2 * self.cohort - 1)  # sums of integers have no room for more
         sizes = [registry.samples(client) for client in members]
         return [members[each] for each in sample_cohort(sizes, min(most, len(members)), self.seed, index)]
 

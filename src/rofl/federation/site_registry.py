@@ -130,6 +130,7 @@ class SiteRegistry:
                 message_id = push_request(self.grid, "query.describe", content, connection, _DISCOVERY)
                 if message_id is not None:
                     self._asked[message_id] = connection, now
+                    self.log.write("asked", kind="query.describe", node=str(connection.node))
         for reply in pull_replies(self.grid, list(self._asked)):
             asked = self._asked.pop(reply.metadata.reply_to_message_id, None)
             if asked is not None:
@@ -146,7 +147,8 @@ class SiteRegistry:
         Raises:
             UserError: If too few are there after `timeout` seconds; it says why sites were refused.
         """
-        deadline, wanted = time.monotonic() + timeout, self.members
+        deadline = time.monotonic() + timeout
+        wanted = [client for client in self.members if client not in self._keys.refused]
         while True:
             self.discover(request)
             connected = self.connected()
