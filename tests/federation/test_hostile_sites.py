@@ -136,7 +136,7 @@ def registry_of(grid: InMemoryGrid, messages: list[str], log: EventLog | None = 
 def light(**changes: Any) -> Experiment:
     """Settings whose rounds take no time."""
     few = {"model__name": "mlp", "model__width": 0.1, "data__train": 60, "data__test": 20, "method__epochs": 1}
-    return experiment("plain", **{**few, "cohort": 3, "rounds": 1, **changes})
+    return experiment("plain", **{**few, "cohort": 3, "rounds": 9, **changes})
 
 
 def greeting(**changes: Any) -> RecordDict:

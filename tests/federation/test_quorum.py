@@ -27,8 +27,8 @@ from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
 from tests.federation.test_in_memory import begin
 
 
-def engine_of(registry: SiteRegistry, timeout: float = 60, quorum: int = 1, **changes: Any) -> FlowerEngine:
-    chosen = light(**changes)
+def engine_of(registry: SiteRegistry, timeout: float = 60, quorum: int = 1) -> FlowerEngine:
+    chosen = light()
     driver = RoundDriver(registry, chosen.build_method(), chosen.cohort, 0, chosen.toml(), 0.3, quorum=quorum)
     return FlowerEngine(driver, timeout)
 
@@ -141,7 +141,8 @@ def test_a_site_that_joins_later_takes_part_from_the_next_round_on() -> None:
     grid, messages = HostileGrid({}), list[str]()
     grid.offline = {4}
     registry = started(grid, messages, clients=2)
-    engine, state = engine_of(registry, cohort=2, clients=2), begin(light())
+    driver = RoundDriver(registry, light().build_method(), 2, 0, light().toml(), 0.3)  # data for the one to come, too
+    engine, state = FlowerEngine(driver), begin(light())
     grid.offline = set()
     (result,) = engine.rounds(state, 1, 1)
     assert result.cohort == [0, 1]
