@@ -1,19 +1,28 @@
 """A site that misbehaves: `python -m tests.federation.bad_site HOW` and then the arguments of `rofl join`.
 
-HOW is what is wrong with its updates (see SPOILT), or `pause:ROUND:FILE`: it sleeps in that round until it is killed,
-unless FILE is there, which it makes first; or `empty`: it has no sample; or `old` or `newer`: its protocol is another.
+HOW is what is wrong with its updates (see SPOILT), or one of these:
+
+- `pause:ROUND:FILE`: it sleeps in that round until it is killed, unless FILE is there, which it makes first.
+- `empty`: it has no sample. `old` or `newer`: its protocol is another.
+- `hostile`: it answers the first question like an honest site, and everything else with a message of
+  `test_hostile_sites`, in turn.
+- `patient`: a coordinator, not a site, that waits for sites that restart for as long as it takes, for machines that
+  are busy with other things.
 """
 
+import itertools
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from flwr.app import Context, Message
 
 from rofl.cli import main
 from rofl.core.tensors import Tensors
-from rofl.federation import protocol
+from rofl.federation import flower_engine, messaging, protocol
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_records import SiteInfo
@@ -59,6 +68,11 @@ def spoil(how: str) -> None:
         return SPOILT[kind](update) if kind in SPOILT else update, state
 
     SiteClient.train = spoilt  # type: ignore[method-assign]
+    if kind == "hostile":
+        be_hostile()
+    if kind == "patient":
+        messaging._GRACE = 900.0
+        flower_engine._LAST_CALL = 300.0
     if kind == "empty":
         PartitionedData.describe = lambda self, request, context: SiteInfo(0, self.name, 0)  # type: ignore
     if kind == "newer":
@@ -66,6 +80,26 @@ def spoil(how: str) -> None:
     if kind == "old":  # 0.1 sends no version, and checks none
         fields = SiteInfo.fields
         SiteInfo.fields = lambda self: {k: v for k, v in fields(self).items() if k != "protocol"}  # type: ignore
+
+
+def be_hostile() -> None:
+    """Answer with what nobody should send."""
+    from rofl.federation import site_node
+    from tests.federation.test_hostile_sites import BAD
+
+    make, answers = site_node.make_client_app, itertools.cycle(BAD.values())
+
+    def hostile(*arguments: Any) -> Any:
+        app = make(*arguments)
+
+        def answer(message: Message, context: Context) -> Message:
+            if message.metadata.message_type in ("query.describe", "query.confirm"):
+                return app(message, context)
+            return Message(next(answers), reply_to=message)
+
+        return answer
+
+    site_node.make_client_app = hostile  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

@@ -19,10 +19,17 @@ class InMemoryGrid(Grid):
     Args:
         app: The ClientApp of all nodes.
         nodes: A configuration for each node, such as {"partition-id": 0}.
+        keys: The public key of each node; none where empty.
+
+    Attributes:
+        offline: Nodes that are not connected.
+        silent: Nodes that are connected and do not answer.
     """
 
-    def __init__(self, app: ClientApp, nodes: Sequence[UserConfig]) -> None:
+    def __init__(self, app: ClientApp, nodes: Sequence[UserConfig], keys: Sequence[bytes] = ()) -> None:
         self.app = app
+        self.keys = dict(enumerate(keys, start=2))
+        self.offline, self.silent = set[int](), set[int]()
         TaskIdentity.run_id = TaskIdentity.task_id = 1  # Flower makes messages inside a run only
         TaskIdentity.node_id = 1
         self.contexts = {
@@ -50,11 +57,11 @@ class InMemoryGrid(Grid):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all nodes, which are always connected."""
-        return list(self.contexts)
+        return [node_id for node_id in self.contexts if node_id not in self.offline]
 
     def get_nodes(self) -> Iterable[NodeInfo]:
-        """Return all nodes."""
-        return [NodeInfo(node_id=node_id) for node_id in self.contexts]
+        """Return all nodes that are connected."""
+        return [NodeInfo(node_id=each, public_key=self.keys.get(each, b"")) for each in self.get_node_ids()]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Handle the messages, keep the replies, and return the messages' ids."""
@@ -62,13 +69,15 @@ class InMemoryGrid(Grid):
         for message in messages:
             message_id = str(next(self._message_ids))
             message.metadata.__dict__["_message_id"] = message_id
+            message_ids.append(message_id)
+            if message.metadata.dst_node_id in self.silent:
+                continue
             try:
                 reply = self.app(message, self.contexts[message.metadata.dst_node_id])
             except Exception as error:
                 reason = f"{type(error)}:<'{error}'>"
                 reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
             self._replies[message_id] = reply
-            message_ids.append(message_id)
         return message_ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = float(os.environ.get("ROFL_PATIENCE", "1"))  # above 1 on a machine that is busy with other things
 TINY = {"clients": 2, "cohort": 2, "rounds": 4, "data.train": 200, "data.test": 100}
 
 
@@ -50,7 +51,7 @@ class Person:
 
     def code(self, seconds: float = 180) -> int:
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(seconds * PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(self.said()[-3000:]) from None
 
@@ -102,7 +103,7 @@ class People:
 
 
 def until(true: Callable[[], object], what: str | Callable[[], str], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * PATIENCE
     while not true():
         assert time.monotonic() < deadline, what() if callable(what) else what
         time.sleep(0.05)

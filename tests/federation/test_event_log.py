@@ -117,8 +117,8 @@ def test_a_coordinator_logs_what_it_asked_and_what_came(tmp_path: Path) -> None:
     grid.app = failing  # type: ignore[assignment]
     list(FlowerEngine(driver).rounds(begin(chosen), 1, 1))
     entries = read_log(tmp_path)
-    assert [entry.event for entry in entries[:3]] == ["admitted"] * 3
-    assert [entry.facts["site"] for entry in entries[3:6]] == ["client 0", "client 1", "client 2"]
+    assert [entry.event for entry in entries[:6]] == [*["asked"] * 3, *["admitted"] * 3]
+    assert [entry.facts["site"] for entry in entries[6:9]] == ["client 0", "client 1", "client 2"]
     by_event = {event: [entry.facts for entry in entries if entry.event == event] for event in ("received", "failed")}
     assert len(by_event["received"]) == 2
     assert all(facts["norm"]["model"] > 0 and facts["bytes"] > 1000 for facts in by_event["received"])

@@ -21,6 +21,8 @@ import torch
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
+from flwr.app import RecordDict
+
 import rofl
 from rofl.audit.issue_list import read_issues, write_issues
 from rofl.audit.label_tools.export_suspects import Tool
@@ -33,13 +35,22 @@ from rofl.data.split_file import read_split, write_split
 from rofl.data.user import UserSource, load_user_data
 from rofl.data.user.decode import decode_all, inspect_all
 from rofl.data.user.samples import Sample
+from rofl.data.user.shared_columns import parse_columns
+from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
+from rofl.federation.agreement import AgreementFile
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
 from rofl.federation.event_log import LOG_FILE, EventLog, read_log
+from rofl.federation.farewells import Farewells
 from rofl.federation.issue_credentials import make_credentials
+from rofl.federation.masking.peers import MaskSession, Peer
+from rofl.federation.masking.site_masks import SiteMasks
+from rofl.federation.protocol import put_sums
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_policy import write_policy
+from rofl.federation.site_records import SiteInfo, SiteReport
+from rofl.federation.sites_file import SitesFile
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.loop import load_or_init
@@ -54,7 +65,10 @@ from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zi
 FILES, MANY_FILES = 300, 10_000
 SECONDS, MEGABYTES = 10, 256
 CLASSES = ("cat", "dog")
-FORGIVING = ("features", "image png", "image jpg", "image gif", "image bmp", "image tiff", "image webp")  # never refuse
+FORGIVING = (  # they never refuse, or hardly ever
+    *("features", "image png", "image jpg", "image gif", "image bmp", "image tiff", "image webp"),
+    *("agreement.toml", "mask key"),
+)
 
 
 @dataclass(frozen=True)
@@ -215,6 +229,14 @@ def image_readers(place: Path) -> dict[str, Reader]:
     return readers
 
 
+def masked_site(folder: Path) -> Path:
+    """A site that has sent one masked sum, as it would after a restart."""
+    sites = [SiteMasks(0, folder), SiteMasks(1), SiteMasks(2)]
+    session = MaskSession(b"session of this sum", tuple(Peer(each.client, each.public) for each in sites))
+    sites[0].mask(put_sums(RecordDict(), {"weight": 1.0}), session, "train 1")
+    return folder
+
+
 def federation_readers(place: Path) -> dict[str, Reader]:
     """What a coordinator and a site read beside the run."""
     make_credentials(place / "keys", ["north", "south"], [])
@@ -225,7 +247,24 @@ def federation_readers(place: Path) -> dict[str, Reader]:
     log = EventLog(place / LOG_FILE)
     for index in range(3):
         log.write("sent", kind="train", round=index, tensors=["model/w float32 (2,)"])
+    masks = masked_site(place / "masks")
+    SitesFile(place / "sites.json").write({0: SiteInfo(0, "north", 40, 8, 3, ("cat", "dog"), bytes(32), b"signed")})
+    farewells = Farewells(place / "farewells.json")
+    farewells.add(0, SiteReport(2, 1, torch.eye(2, dtype=torch.int64)))
+    farewells.add_sum([SiteReport(4, 2, 2 * torch.eye(2, dtype=torch.int64))])
+    columns, agreement = place / "columns.json", place / "agreement.toml"
+    columns.write_text(TableEncoder.fit(["a", "b"], [("1", "x"), ("2", "y")], [0, 1]).to_json())
+    agreement.write_text(tiny().toml())
+    certificate = server / "certificates" / "north.pem"
     return {
+        "sites.json": Reader(place / "sites.json", SitesFile(place / "sites.json").read),
+        "farewells.json": Reader(place / "farewells.json", lambda: Farewells(place / "farewells.json")),
+        "columns": Reader(columns, lambda: parse_columns(columns.read_text(errors="replace"))),
+        "agreement.toml": Reader(agreement, lambda: AgreementFile(agreement)),
+        "mask key": Reader(masks / "key", lambda: SiteMasks(0, masks)),
+        "mask memory": Reader(masks / "memory.json", lambda: SiteMasks(0, masks)),
+        "mask reply": Reader(masks / "reply.safetensors", lambda: SiteMasks(0, masks), mutate_safetensors),
+        "a site's certificate": Reader(certificate, lambda: ServerCredentials.read(server).admitted),
         "policy.toml": Reader(site / "policy.toml", lambda: read_policy(SiteConfig(credentials=site))),
         "federation log": Reader(place / LOG_FILE, lambda: read_log(place)),
         "serve.toml": Reader(place / "serve.toml", lambda: ServerConfig.read(place)),

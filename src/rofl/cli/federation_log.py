@@ -25,6 +25,10 @@ def federation_log_command(
         return
     for entry in entries:
         facts = "  ".join(f"{name}={value}" for name, value in entry.facts.items())
-        stdout.print(f"{entry.time}  {entry.event:<12}  {facts}", markup=False, highlight=False, soft_wrap=True)
+        line = f"{entry.time}  {entry.event:<12}  {facts}"
+        line = "".join(
+            each if each.isprintable() else repr(each)[1:-1] for each in line
+        )  # some of it is from elsewhere
+        stdout.print(line, markup=False, highlight=False, soft_wrap=True)
     last = entries[-1].hash[:16] if entries else "-"
     print_message(f"{len(entries)} entries; the chain is whole, and ends with {last}.")

@@ -34,7 +34,13 @@ def serve_command(
     credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
     insecure: Insecure = False,
     wait: Annotated[float | None, typer.Option(min=0, help="seconds to wait for the sites; 600")] = None,
-    timeout: Annotated[float | None, typer.Option(min=1, help="seconds for a site's part of a round; 3600")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--round-timeout", "--timeout", min=1, help="seconds for a site's part of a round; 3600"),
+    ] = None,
+    min_sites: Annotated[
+        int | None, typer.Option(min=0, help="so many are enough to begin after --wait, and in a round")
+    ] = None,
     masks: Annotated[
         bool | None,
         typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
@@ -43,6 +49,9 @@ def serve_command(
         str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")
     ] = "",
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="of --resume: a site that is gone for good; once for each")
+    ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
     ] = None,
@@ -55,6 +64,12 @@ def serve_command(
         int, typer.Option("--dashboard-port", min=0, max=65535, help="its port; 0 for any that is free")
     ] = 8765,
     log: Log = None,
+    renew: Annotated[
+        list[str] | None, typer.Option("--renew", help="of --init: a site that gets a new key; once for each")
+    ] = None,
+    revoke: Annotated[
+        list[str] | None, typer.Option("--revoke", help="with --credentials: refuse a site's key from now on, and stop")
+    ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -64,7 +79,10 @@ def serve_command(
     """
     check_flower()
     if init is not None:
-        _make_credentials(init, site or [], host or [])
+        _make_credentials(init, site or [], host or [], renew or [])
+        return
+    if revoke:
+        _revoke(credentials, revoke)
         return
     from rofl.cli.progress import check_log
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
@@ -77,19 +95,23 @@ def serve_command(
     check_log(log)
     with ExitStack() as stack:
         if again is not None:
-            config = ServerConfig.read(again).updated(address, credentials, wait, timeout)
+            config = ServerConfig.read(again).updated(address, credentials, wait, timeout, min_sites, without or ())
             if what or preset or clients or sets or method or seed is not None or dp is not None or out or robust:
                 problem = "A run that is resumed keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
             callbacks = stack.enter_context(_follow(again, log, show_port if show else None))
             finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
         else:
+            if without:
+                raise UserError("--without is for a run that is resumed.", "--clients, for a new one")
             if insecure == (credentials is not None):
                 raise UserError(
                     "Sites need keys and a certificate to trust, or all are on this machine.",
                     "--credentials DIR (made by rofl serve --init DIR), or --insecure",
                 )
-            config = ServerConfig.create(credentials, clients).updated(address, wait=wait, timeout=timeout)
+            config = ServerConfig.create(credentials, clients).updated(
+                address, wait=wait, timeout=timeout, min_sites=min_sites
+            )
             config = replace(config, masks="auto" if masks is None else "on" if masks else "off")
             sets = [*(sets or []), *([f"server.robust={robust}"] if robust else [])]
             options = ExperimentOptions(what or preset, sets, method, seed, dp)
@@ -101,6 +123,8 @@ def serve_command(
             config = replace(config, clients=count, settings=options.overrides())
             if not config.clients:
                 raise UserError("It is not said how many sites there are to be.", "--clients 2")
+            if config.min_sites > config.clients:
+                raise UserError(f"There are {config.clients} sites, fewer than --min-sites.", "a smaller number")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
             callbacks = stack.enter_context(_follow(folder, log, show_port if show else None))
             finished = coordinator.serve(folder, config, experiment, callbacks=callbacks, data_dir=data_dir)
@@ -136,16 +160,26 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
         yield ServeCallbacks(print_message, progress.begin, listener)
 
 
-def _make_credentials(folder: Path, sites: list[str], hosts: list[str]) -> None:
+def _revoke(credentials: Path | None, sites: list[str]) -> None:
+    """Revoke sites' keys, and print from when on that holds."""
+    from rofl.federation.credentials import revoke_sites
+
+    if credentials is None:
+        raise UserError("It is not said whose credentials these are.", "--credentials DIR/server")
+    revoke_sites(credentials, sites)
+    print_message(f"Revoked: {', '.join(sites)}. A coordinator that runs refuses them from now on.")
+
+
+def _make_credentials(folder: Path, sites: list[str], hosts: list[str], renew: list[str]) -> None:
     """Write certificates and keys, and print what to do with them."""
     from rofl.federation.issue_credentials import make_credentials
 
-    make_credentials(folder, sites, hosts)
+    make_credentials(folder, sites, hosts, renew)
     print_message(
         f"The coordinator keeps {folder}/server (and {folder}/ca.key, away from the network, for later sites):"
     )
     print_message(f"  rofl serve --credentials {folder}/server ...")
-    for name in sites:
+    for name in dict.fromkeys([*sites, *renew]):
         print_message(f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:")
         server = f"{(hosts or ['HOST'])[0]}:{_PORT}"
         print_message(f"  rofl join --server {server} --credentials {name} --data PATH")

@@ -7,6 +7,7 @@ from pydantic import Field
 from rofl.core.settings import Spec
 from rofl.data.dataset import Dataset
 from rofl.data.transforms import Identity, Transform, user_transform
+from rofl.data.user.encoders import Encoder
 from rofl.data.user.table_encoder import TableEncoder
 from rofl.data.user.text_encoder import TextEncoder
 
@@ -78,14 +79,26 @@ Preprocessing: TypeAlias = Annotated[AnyPreprocessing, Field(discriminator="kind
 def preprocessing_of(images: Dataset) -> AnyPreprocessing:
     """Return how the raw samples of a data set become network inputs; random crops and flips are for training only."""
     channels, height, width = images.train.shape[1:]
-    if isinstance(images.encoder, TextEncoder):
-        return TextPreprocessing(encoder=images.encoder)
+    if images.encoder is not None:
+        return encoder_preprocessing(images.encoder, channels)
     if images.is_table:
-        return TablePreprocessing(features=channels, encoder=images.encoder)
+        return TablePreprocessing(features=channels)
     transform = images.transform
     return ImagePreprocessing(
         channels=channels, height=height, width=width, mean=transform.mean, std=transform.std, window=transform.window
     )
+
+
+def encoder_preprocessing(encoder: Encoder, features: int) -> TablePreprocessing | TextPreprocessing:
+    """Return the preprocessing of a table's rows, or of texts.
+
+    Args:
+        encoder: that makes their features.
+        features: how many there are.
+    """
+    if isinstance(encoder, TextEncoder):
+        return TextPreprocessing(encoder=encoder)
+    return TablePreprocessing(features=features, encoder=encoder)
 
 
 def user_preprocessing(shape: tuple[int, int, int]) -> ImagePreprocessing:

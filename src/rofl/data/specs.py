@@ -48,6 +48,7 @@ class DataSpec(Spec):
         tokenizer: of texts: a folder with tokenizer.json, as the network hf:FOLDER needs it; "" to hash words.
         fingerprint: of user data, which must not change between a run and its resume; "" for any.
         classes: of user data, as the sites of a federation agreed on them.
+        columns: of a user's table or texts, as the sites of a federation agreed on them: an encoder as JSON.
         client_index: use only this client, as a site does; -1 for all.
         client_name: of the one client of a site.
     """
@@ -75,6 +76,7 @@ class DataSpec(Spec):
     tokenizer: str = ""
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
+    columns: str = ""
     client_index: Annotated[int, Field(ge=-1)] = -1
     client_name: str = ""
 
@@ -128,6 +130,7 @@ class DataSpec(Spec):
             self.fingerprint,
             self.classes,
             tokenizer=self.tokenizer,
+            columns=self.columns,
         )
 
     @property

@@ -8,6 +8,9 @@ from pathlib import Path
 from rofl.config.schema import Experiment
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
+from rofl.errors import UserError
+
+_MAX_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,14 @@ class AgreementFile:
 
     Args:
         path: The file; None to remember it in this process only.
+
+    Raises:
+        UserError: If the file is damaged.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._settings = read_regular(path).decode() if path is not None and path.is_file() else None
+        self._settings = _read(path) if path is not None and path.exists() else None
 
     @property
     def settings(self) -> str | None:
@@ -66,3 +72,10 @@ class AgreementFile:
         self._settings = agreement.settings
         if self._path is not None:
             atomic.atomic_write(self._path, agreement.settings)
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, _MAX_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged, so that what was agreed on is not known.", "another --out") from error

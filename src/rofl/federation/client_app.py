@@ -116,6 +116,12 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         content = put_sums(RecordDict(), {}) if own.masks is not None and own.masks.in_use else counts.encode()
         return Message(own.release("finish", request, content, None), reply_to=message)
 
+    @app.query("confirm")
+    def confirm(message: Message, context: Context) -> Message:
+        decode_request(message.content)
+        gate_of(context).log.write("confirmed")
+        return Message(RecordDict(), reply_to=message)
+
     return app
 
 

@@ -9,18 +9,20 @@ from pathlib import Path
 from rofl.audit.result import AuditMetrics
 from rofl.config.schema import Experiment
 from rofl.core.version import __version__
-from rofl.data.preprocessing import preprocessing_of, user_preprocessing
+from rofl.data.preprocessing import AnyPreprocessing, encoder_preprocessing, preprocessing_of, user_preprocessing
+from rofl.data.user import parse_columns
 from rofl.errors import UserError
 from rofl.federation.default_bounds import check_robust, check_shares, with_bounds
 from rofl.federation.event_log import LOG_FILE, EventLog
+from rofl.federation.farewells import FAREWELLS_FILE, Farewells
 from rofl.federation.flower_engine import FlowerEngine, ServerEngine
-from rofl.federation.masking.choice import check_masks, uses_masks, with_masks
+from rofl.federation.masking.choice import check_masks, conditions_of, uses_masks, with_masks
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
-from rofl.federation.site_records import count_suggestions, estimate_noise
+from rofl.federation.site_records import SiteInfo, count_suggestions, estimate_noise
 from rofl.federation.site_registry import SiteRegistry
 from rofl.training.guard import BLAME, judge_counts
 from rofl.training.inputs import load_inputs
@@ -141,8 +143,10 @@ def _coordinate(
             experiment = _settle(experiment, data_dir)
             run_dir.write_experiment(experiment)
         settings = experiment.toml() if experiment is not None else ""
-        sites = registry.wait_for_sites(RoundRequest(settings), config.wait)
-        agreed = experiment if experiment is not None else _complete(negotiate(sites, config.settings), config)
+        registry.take_out(config.without)
+        registry.conditions = conditions_of(experiment, config)
+        sites = _wait_for_sites(run_dir, registry, RoundRequest(settings), config, experiment)
+        agreed = experiment if experiment is not None else _negotiate(sites, config)
         check_shares(sites, agreed)
         if agreed.clients != config.clients:
             raise UserError(f"The settings are for {agreed.clients} clients, and {config.clients} sites are asked for.")
@@ -150,9 +154,37 @@ def _coordinate(
             callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
             agreed = _settle(agreed, data_dir)
             run_dir.write_experiment(agreed)
+        registry.conditions, registry.open_to_others = conditions_of(agreed, config), True
         callbacks.on_start(agreed)
         registry.log.write("settings", settings=agreed.toml(), version=__version__)
         return _train(run_dir, agreed, registry, config, callbacks, data_dir)
+
+
+def _negotiate(sites: Sequence[SiteInfo], config: ServerConfig) -> Experiment:
+    return with_masks(negotiate(sites, config.settings, config.clients), config)
+
+
+def _wait_for_sites(
+    run_dir: RunDir,
+    registry: SiteRegistry,
+    request: RoundRequest,
+    config: ServerConfig,
+    experiment: Experiment | None,
+) -> Sequence[SiteInfo]:
+    """Wait for the sites; where all rounds are done, only for those that are still to come to the end.
+
+    Args:
+        run_dir: The run folder.
+        registry: The sites.
+        request: What to ask them with.
+        config: How long to wait, and for how many.
+        experiment: The settings; None where they follow from what sites say.
+    """
+    start = run_dir.read_checkpoint() if experiment is not None else None
+    over = experiment is not None and start is not None and start.index >= experiment.rounds
+    if over or (run_dir.path / FAREWELLS_FILE).exists():
+        return [registry.sites[client] for client in sorted(registry.sites)]  # `finish` waits for those that it needs
+    return registry.wait_for_sites(request, config.wait, config.min_sites)
 
 
 def _train(
@@ -178,13 +210,14 @@ def _train(
             experiment.toml(),
             config.wait,
             dict(start.states),
+            quorum=max(1, config.min_sites),
         )
         masks = uses_masks(experiment, config)
         check_masks(registry, masks)
         callbacks.on_message(
             f"Sums of sites are {'masked: this machine sees no single one' if masks else 'not masked'}."
         )
-        engine = FlowerEngine(driver, config.timeout, masks)
+        engine = FlowerEngine(driver, config.timeout, masks, farewells=Farewells(run_dir.path / FAREWELLS_FILE))
         test = None
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
@@ -197,8 +230,9 @@ def _train(
         callbacks.on_message("All rounds are done; the sites judge their labels.")
         shared = _history_for_sites(trained.history)
         reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)
-    sites = [registry.sites[client] for client in range(registry.clients)]
-    note = " ".join(f"{site.name} did not come to the end." for site in sites if site.client not in reports.finished)
+    sites = {client: registry.sites[client] for client in sorted(registry.sites)}
+    missing = [registry.name(client) for client in registry.members if client not in reports.finished]
+    note = " ".join(f"{name} did not come to the end." for name in missing)
     noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
     metrics = AuditMetrics(
         detection=None,
@@ -212,18 +246,24 @@ def _train(
         site.name: SiteRecord(
             samples=site.samples, flagged=known[site.client].flagged if site.client in known else None
         )
-        for site in sites
+        for site in sites.values()
         if site.client in reports.finished
     }
     found = reports.counts
     warnings = judge_counts(count_suggestions(found), classes, trained.selected_round) if found else []
     summary = training_summary(experiment, trained, warnings, noise_ratio, note).with_audit(metrics)
     summary = summary.model_copy(update={"sites": site_records})
+    form: AnyPreprocessing
     form = preprocessing_of(federated.images) if federated is not None else user_preprocessing(network.shape)
+    if experiment.data.columns:
+        encoder = parse_columns(experiment.data.columns)
+        run_dir.write_encoder(encoder)
+        form = encoder_preprocessing(encoder, network.shape[0])
     record = ModelRecord.of(experiment.name, network, tuple(classes), form)
     run_dir.write_base(network)
     run_dir.write_model_record(record.with_weights(trained.selected_state.model))
     run_dir.write_summary(summary)
+    engine.confirm()
     registry.log.write("finished", rounds=len(trained.history), digest=summary.digest)
     return Run(run_dir.path, experiment, summary, trained.history)
 

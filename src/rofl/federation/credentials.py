@@ -6,19 +6,21 @@ authority. A site is identified by its key: the coordinator keeps the public key
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
 
+import tomli_w
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from rofl.data import atomic
 from rofl.data.regular_file import read_regular
-from rofl.errors import UserError
+from rofl.errors import UserError, unknown
 from rofl.federation.gateway.admission import AdmittedKey
 
 SITE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
@@ -37,6 +39,7 @@ class ServerCredentials:
         sites: Name and public key of each site in order; the key is what Flower takes to register a node.
         certificates: By a site's name, the certificate of its key, by which other sites know it; folders of 0.1 have
             none.
+        revoked: The names of sites whose keys were revoked; they keep their numbers.
     """
 
     ca: Path
@@ -44,11 +47,17 @@ class ServerCredentials:
     key: Path
     sites: tuple[tuple[str, bytes], ...]
     certificates: Mapping[str, bytes] = field(default_factory=dict)
+    revoked: frozenset[str] = frozenset()
 
     @property
     def admitted(self) -> tuple[AdmittedKey, ...]:
-        """The sites' keys, for the gateway."""
-        return tuple(AdmittedKey(name, key) for name, key in self.sites)
+        """The sites' keys, for the gateway; a key ends with its certificate."""
+        return tuple(AdmittedKey(name, key, self._end(name), name in self.revoked) for name, key in self.sites)
+
+    def _end(self, name: str) -> float:
+        if name not in self.certificates:
+            return 0.0
+        return x509.load_pem_x509_certificate(self.certificates[name]).not_valid_after_utc.timestamp()
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -61,11 +70,11 @@ class ServerCredentials:
         load_private_key(key, serialization.load_pem_private_key)
         sites = load_file(folder / "sites.toml", parse_sites)
         form = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        keys = tuple((name, public.public_bytes(*form)) for name, public in sites.items())
+        keys = tuple((name, site.key.public_bytes(*form)) for name, site in sites.items())
         paths = {name: folder / "certificates" / f"{name}.pem" for name in sites}
-        return cls(
-            ca, certificate, key, keys, {name: path.read_bytes() for name, path in paths.items() if path.exists()}
-        )
+        certificates = {name: _certificate(path) for name, path in paths.items() if path.exists()}
+        revoked = frozenset(name for name, site in sites.items() if site.revoked)
+        return cls(ca, certificate, key, keys, certificates, revoked)
 
 
 @dataclass(frozen=True)
@@ -138,16 +147,67 @@ def load_private_key(path: Path, parse: Callable[[bytes, None], object]) -> ec.E
     return key
 
 
-def parse_sites(raw: bytes) -> dict[str, ec.EllipticCurvePublicKey]:
-    """Return name and public key of each site, from the text of `sites.toml`."""
-    sites = {}
+@dataclass(frozen=True)
+class RegisteredSite:
+    """A site as `sites.toml` has it.
+
+    Attributes:
+        key: Its public key.
+        revoked: Whether the key was revoked.
+    """
+
+    key: ec.EllipticCurvePublicKey
+    revoked: bool = False
+
+
+def parse_sites(raw: bytes) -> dict[str, RegisteredSite]:
+    """Return each site by its name, from the text of `sites.toml`."""
+    sites = dict[str, RegisteredSite]()
     for line in tomllib.loads(raw.decode())["site"]:
         name, public = line["name"], serialization.load_ssh_public_key(line["key"].encode())
+        revoked = line.get("revoked", False)
         known = not isinstance(name, str) or not SITE_NAME.fullmatch(name) or name in sites
-        if known or not isinstance(public, ec.EllipticCurvePublicKey):
+        if known or not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(revoked, bool):
             raise ValueError(name)
-        sites[name] = public
+        sites[name] = RegisteredSite(public, revoked)
     return sites
+
+
+def write_sites(path: Path, sites: Mapping[str, RegisteredSite]) -> None:
+    """Write `sites.toml`; a site's number is its place, so that none is ever removed."""
+    lines = []
+    for name, site in sites.items():
+        line: dict[str, str | bool] = {
+            "name": name,
+            "key": site.key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),
+        }
+        lines.append({**line, "revoked": True} if site.revoked else line)
+    atomic.atomic_write(path, tomli_w.dumps({"site": lines}))
+
+
+def revoke_sites(folder: Path, names: Iterable[str]) -> None:
+    """Revoke the keys of some sites; a coordinator that runs notices it.
+
+    Args:
+        folder: The folder `server` of `rofl serve --init`.
+        names: Of the sites.
+
+    Raises:
+        UserError: If there is no such site, or the file cannot be used.
+    """
+    path = folder / "sites.toml"
+    sites = load_file(path, parse_sites)
+    for name in names:
+        if name not in sites:
+            raise unknown("site", name, sites)
+        sites[name] = replace(sites[name], revoked=True)
+    write_sites(path, sites)
+
+
+def _certificate(path: Path) -> bytes:
+    """Return a certificate as PEM, after a check that it is one."""
+    raw = load_file(path, lambda raw: (x509.load_pem_x509_certificate(raw), raw))
+    return raw[1]
 
 
 def _parse_site(raw: bytes) -> tuple[str, int]:

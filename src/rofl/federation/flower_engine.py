@@ -7,12 +7,16 @@ from typing import TypeVar
 from flwr.app import RecordDict
 
 from rofl.data.federated import FederatedDataset
+from rofl.errors import one_line
+from rofl.federation.farewells import Farewells
+from rofl.federation.masking.peers import FEWEST
 from rofl.federation.masking.secure_sum import SumResult, secure_sum
 from rofl.federation.message_facts import describe_received
-from rofl.federation.messaging import NodeConnection, send_and_receive
+from rofl.federation.messaging import LATE, LOST, NodeConnection, send_and_receive
 from rofl.federation.protocol import RoundRequest, encode_request, request_round
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_records import SiteEvaluation, SiteReport, SiteReports, pooled_accuracy, pooled_counts
+from rofl.federation.site_registry import NOT_CONNECTED
 from rofl.methods.base import ServerState
 from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
@@ -22,6 +26,7 @@ from rofl.training.runner import evaluate
 
 _LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
 _SUM = -1  # in the place of a site's number: the sum over all sites
+_GOODBYE = 3.0  # seconds to say that everything has arrived
 
 T = TypeVar("T")
 
@@ -35,12 +40,14 @@ class FlowerEngine:
         timeout: Seconds that a site may take for its part of a round.
         masks: Whether sites mask their sums, so that only those over all sites are known here.
         aside: Sites that are set aside in the rounds under way.
+        farewells: What is known already of the sites' last answers.
     """
 
     driver: RoundDriver
     timeout: float = 3600.0
     masks: bool = False
     aside: set[int] = field(default_factory=set)
+    farewells: Farewells = field(default_factory=Farewells)
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
@@ -72,12 +79,12 @@ class FlowerEngine:
         for index in range(first, last + 1):
             plan = self.driver.begin(server_state, index, cautious, aside)
             if self.masks:
-                summed = self._sum("train", plan.requests, plan.nodes, plan.asked)
+                summed = self._sum("train", plan.requests, plan.nodes)
                 result = self.driver.aggregate_sum(plan, summed)
             else:
                 result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
             server_state = result.server_state
-            left_out = {self.driver.registry.sites[client].name: why for client, why in result.dropped.items()}
+            left_out = {self.driver.registry.name(client): why for client, why in result.dropped.items()}
             self.driver.registry.log.write("round", round=index, left_out=left_out)
             yield result
 
@@ -103,6 +110,9 @@ class FlowerEngine:
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
 
+        What arrives is kept in `farewells` at once: a coordinator that is killed on the way goes on from there. Sites
+        stay until `confirm` is called.
+
         Args:
             server_state: The final one, which is sent in full precision.
             index: The last round.
@@ -112,17 +122,31 @@ class FlowerEngine:
         Returns:
             What the sites found; with masks, over all of them together.
         """
-        self.driver.registry.wait_for_stragglers(
-            RoundRequest(self.driver.settings, index), min(_LAST_CALL, self.driver.wait)
-        )
+        registry, farewells = self.driver.registry, self.farewells
+        wait, asked = min(_LAST_CALL, self.driver.wait), RoundRequest(self.driver.settings, index)
+        registry.wait_for_stragglers(asked, wait, farewells.finished)
+        if self.masks and farewells.together is None:
+            content = encode_request(asked, server_state, exact=True)
+            found = self._counts("query.report", content, lambda reply: SiteReport.decode(reply, classes))
+            farewells.add_sum(list(found.values()))
         request = RoundRequest(self.driver.settings, index, history=history)
         content = encode_request(request, server_state, exact=True)
-        if not self.masks:
-            reports = self._collect("query.finish", content, lambda reply: SiteReport.decode(reply, classes))
-            return SiteReports(list(reports.values()), frozenset(reports), reports)
-        asked = encode_request(RoundRequest(self.driver.settings, index), server_state, exact=True)
-        found = self._counts("query.report", asked, lambda reply: SiteReport.decode(reply, classes))
-        return SiteReports(list(found.values()), frozenset(self._collect("query.finish", content, lambda reply: True)))
+        nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
+
+        def decode(client: int, reply: RecordDict) -> None:
+            farewells.add(client, None if self.masks else SiteReport.decode(reply, classes))
+
+        self._collect("query.finish", content, nodes, decode)
+        return farewells.result()
+
+    def confirm(self) -> None:
+        """Tell the sites that everything has arrived, so that they can end; nobody is waited for for long."""
+        registry = self.driver.registry
+        nodes = registry.connected()
+        request = encode_request(RoundRequest(self.driver.settings))
+        requests = dict.fromkeys(nodes, request)
+        registry.log.write("asked", kind="query.confirm", sites=[registry.name(client) for client in nodes])
+        list(send_and_receive(registry.grid, "query.confirm", requests, nodes, nodes.copy, _GOODBYE))
 
     def _counts(
         self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
@@ -136,25 +160,28 @@ class FlowerEngine:
             asked: The sites; all where None.
         """
         registry = self.driver.registry
-        asked = frozenset(registry.sites) if asked is None else asked
+        nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
         if not self.masks:
-            return self._collect(kind, request, decode, asked)
-        nodes = {client: node for client, node in registry.connected().items() if client in asked}
-        summed = self._sum(kind, dict.fromkeys(nodes, request), nodes, sorted(asked))
+            return self._collect(kind, request, nodes, lambda client, reply: decode(reply))
+        summed = self._sum(kind, dict.fromkeys(nodes, request), nodes)
         for client, problem in summed.problems.items():
-            registry.on_message(f"{registry.sites[client].name} is not counted: {problem}.")
+            registry.on_message(one_line(f"{registry.name(client)} is not counted: {problem}."))
         try:
             return {} if summed.content is None else {_SUM: decode(summed.content)}
         except (ValueError, TypeError) as error:
-            registry.on_message(f"The counts of the sites cannot be used: {error}.")
+            registry.on_message(one_line(f"The counts of the sites cannot be used: {error}."))
             return {}
 
-    def _sum(
-        self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection], clients: list[int]
-    ) -> SumResult:
-        """Return a masked sum over sites; `clients` are all that may be in it, connected or not."""
-        peers = [self.driver.registry.peer(client) for client in clients]
-        connections = dict(nodes)
+    def _sum(self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]) -> SumResult:
+        """Return a masked sum over connected sites; where they are too few for one, others count as lost on the way."""
+        registry, connections = self.driver.registry, dict(nodes)
+        others = [
+            client
+            for client, site in registry.sites.items()
+            if client not in requests and client not in self.aside and site.mask_key
+        ]
+        clients = [*requests, *others[: max(0, FEWEST - len(requests))]]
+        peers = [registry.peer(client) for client in clients]
 
         def send(kind: str, requests: Mapping[int, RecordDict]) -> Iterator[tuple[int, RecordDict | str]]:
             return self._send(kind, requests, connections)
@@ -162,39 +189,40 @@ class FlowerEngine:
         return secure_sum(kind, requests, peers, send)
 
     def _collect(
-        self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
+        self,
+        kind: str,
+        request: RecordDict,
+        nodes: Mapping[int, NodeConnection],
+        decode: Callable[[int, RecordDict], T],
     ) -> dict[int, T]:
-        """Send one request to connected sites; return their decoded replies, without those that cannot be used.
-
-        Args:
-            kind: Flower's message type.
-            request: The message to each site.
-            decode: Reads a reply.
-            asked: The sites; all where None.
-        """
+        """Send one request to some sites; return their decoded replies, without those that cannot be used."""
         registry = self.driver.registry
-        nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
         decoded = {}
         for client, reply in self._send(kind, dict.fromkeys(nodes, request), nodes):
             try:
                 if isinstance(reply, str):
                     raise ValueError(reply)
-                decoded[client] = decode(reply)
+                decoded[client] = decode(client, reply)
             except (ValueError, TypeError) as error:
-                registry.on_message(f"{registry.sites[client].name} is not counted: {error}.")
+                registry.on_message(one_line(f"{registry.name(client)} is not counted: {error}."))
         return {client: decoded[client] for client in sorted(decoded)}
 
     def _send(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]
     ) -> Iterator[tuple[int, RecordDict | str]]:
         """Send requests, and yield the replies as they arrive; both are logged."""
-        registry = self.driver.registry
+        registry, rounds = self.driver.registry, {client: request_round(each) for client, each in requests.items()}
         for client, request in requests.items():
-            asked = {"kind": kind, "site": registry.sites[client].name, "round": request_round(request)}
+            registry.stragglers.ask(client, rounds[client])
+            asked = {"kind": kind, "site": registry.name(client), "round": rounds[client]}
             registry.log.write("asked", **asked, masked="masks" in request)
         for client, reply in send_and_receive(registry.grid, kind, requests, nodes, self._refresh_nodes, self.timeout):
-            answered = {"kind": kind, "site": registry.sites[client].name}
+            answered = {"kind": kind, "site": registry.name(client)}
             if isinstance(reply, str):
+                if reply.startswith(LATE) and rounds[client]:
+                    registry.note_late(client, rounds[client])
+                reason = registry.why_absent(client) if reply == LOST else reply
+                reply = LOST if reason == NOT_CONNECTED else reason
                 registry.log.write("failed", **answered, reason=reply)
             else:
                 registry.log.write("received", **answered, **describe_received(reply))

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +16,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rofl.data import atomic
-from rofl.errors import UserError
-from rofl.federation.credentials import SITE_NAME, load_file, load_private_key, parse_sites
+from rofl.errors import UserError, unknown
+from rofl.federation.credentials import (
+    SITE_NAME,
+    RegisteredSite,
+    load_file,
+    load_private_key,
+    parse_sites,
+    write_sites,
+)
 
 _CA_LIFE, _SERVER_LIFE, _RENEWAL = timedelta(days=3650), timedelta(days=825), timedelta(days=90)
 _HERE = ("localhost", "127.0.0.1", "::1")  # where the coordinator's own programs connect
@@ -27,7 +34,7 @@ _AUTHORITY, _COORDINATOR = (
 )
 
 
-def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -> None:
+def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], renew: Sequence[str] = ()) -> None:
     """Write `folder/server` for the coordinator and `folder/sites/<name>` for each site.
 
     A second call adds to the folder: no key is ever overwritten, sites keep their numbers, and the coordinator's
@@ -37,13 +44,14 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -
         folder: Where to write; `ca.key` in it can admit further sites and is needed by nobody else.
         sites: Names of sites; those that are not there yet are appended in this order.
         hosts: Names or IP addresses under which sites reach the coordinator.
+        renew: Names of sites that get a new key in place of the old one, also where that was revoked.
 
     Raises:
         UserError: If a name cannot be used, or a file that is there already cannot.
     """
     server, register = folder / "server", folder / "server" / "sites.toml"
     known = load_file(register, parse_sites) if register.exists() else {}
-    _check_names(sites, known)
+    _check_names(sites, known, renew)
     names = [_host(host) for host in (*hosts, *_HERE)]
     if (known or (server / "ca.crt").exists()) and not (folder / "ca.key").exists():
         raise UserError(f"The file {folder / 'ca.key'} is missing, so nothing can be added.", "put it back")
@@ -52,11 +60,14 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str]) -
     _certify(server, names, authority)
     for site in sites:
         if site not in known:
-            known[site] = _admit(folder / "sites" / site, len(known), authority)
-    for name, public in known.items():
-        _certify_site(server / "certificates" / f"{name}.pem", name, public, authority)
-    lines = [{"name": name, "key": _openssh(public)} for name, public in known.items()]
-    atomic.atomic_write(register, tomli_w.dumps({"site": lines}))
+            known[site] = RegisteredSite(_admit(folder / "sites" / site, len(known), authority))
+    for site in renew:
+        (folder / "sites" / site / "site.key").unlink(missing_ok=True)
+        known[site] = RegisteredSite(_admit(folder / "sites" / site, list(known).index(site), authority))
+    for name, each in known.items():
+        if not each.revoked:
+            _certify_site(server / "certificates" / f"{name}.pem", name, each.key, authority)
+    write_sites(register, known)
 
 
 class _Authority:
@@ -161,8 +172,14 @@ def _host(host: str) -> x509.GeneralName:
     raise UserError(f"{host!r} is neither a host name nor an IP address.", "'coordinator.example.org' or '10.0.0.7'")
 
 
-def _check_names(sites: Sequence[str], known: Iterable[str]) -> None:
-    if not sites:
+def _check_names(sites: Sequence[str], known: Mapping[str, RegisteredSite], renew: Sequence[str]) -> None:
+    for site in renew:
+        if site not in known:
+            raise unknown("site", site, known)
+    for site in sites:
+        if site in known and known[site].revoked and site not in renew:
+            raise UserError(f"The key of {site} was revoked.", f"--renew {site}, for a new one")
+    if not sites and not renew:
         raise UserError("There must be at least one site.", "a name for each site")
     seen = {site.lower() for site in known if site not in sites}  # some file systems do not tell A from a
     for site in sites:

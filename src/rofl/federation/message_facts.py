@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from rofl.core.fixed_point import TENSOR_BITS
 
+_MAX_LAYOUT, _MAX_NUMBERS, _MAX_NAME = 2**20, 100, 100  # characters, numbers, characters: nobody fills our log
 _SCALED = ("model", "aux")  # groups whose integers are in fixed point
 
 
@@ -52,10 +53,16 @@ def describe_content(content: RecordDict) -> MessageFacts:
 
 def describe_received(content: RecordDict) -> MessageFacts:
     """Return what a message from elsewhere holds, as far as it can be read; nothing in it was checked yet."""
+    nothing = MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
+    layout, sums = content.get("layout"), content.get("sums")
+    if isinstance(layout, ConfigRecord) and len(str(layout.get("tensors"))) > _MAX_LAYOUT:
+        return nothing
+    if isinstance(sums, MetricRecord) and (len(sums) > _MAX_NUMBERS or max(map(len, sums), default=0) > _MAX_NAME):
+        return nothing
     try:
         return describe_content(content)
     except Exception:  # numpy and json raise errors of many types on bytes from elsewhere
-        return MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
+        return nothing
 
 
 def _floats(

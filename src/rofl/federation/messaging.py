@@ -10,14 +10,16 @@ import httpx
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from rofl.errors import UserError
+from rofl.errors import UserError, one_line
 from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
 
 _POLL = 0.1  # seconds between two polls for replies; Flower's own send_and_receive waits 3
 _POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
 _GRACE = 30.0  # seconds in which a site that dropped out may come back and is sent its request again
 
-LATE = "it did not answer within"
+_MAX_REASON = 300  # characters of a site's reason for a failure
+
+LATE, LOST = "it did not answer within", "its connection was lost"
 
 T = TypeVar("T")
 
@@ -68,13 +70,12 @@ def send_and_receive(
     """
     sent: dict[str, int] = {}  # message id -> receiver
     connections = dict(nodes)
-    away_since: dict[int, float] = {}
+    away_since: dict[int, float] = {}  # by what Flower answers
+    absent_since: dict[int, float] = {}  # by the list of connections
     waiting = set(requests)
 
     def send(receiver: int) -> None:
-        node = connections[receiver].node
-        message = Message(requests[receiver], node, kind, ttl=max(timeout, 1.0))
-        (message_id,) = _call_superlink(partial(grid.push_messages, [message]))
+        message_id = push_request(grid, kind, requests[receiver], connections[receiver], timeout)
         if message_id is not None:
             sent[message_id] = receiver
 
@@ -83,7 +84,7 @@ def send_and_receive(
     deadline, polled = time.monotonic() + timeout, time.monotonic()
     while waiting:
         message_ids = [message_id for message_id, receiver in sent.items() if receiver in waiting]
-        for reply in _call_superlink(partial(grid.pull_messages, message_ids)) if message_ids else ():
+        for reply in pull_replies(grid, message_ids):
             receiver = sent.pop(reply.metadata.reply_to_message_id, -1)
             if receiver not in waiting:
                 continue
@@ -95,23 +96,47 @@ def send_and_receive(
         now = time.monotonic()
         if waiting and now - polled > _POLL_NODES:
             polled, online = now, refresh_nodes()
+            absent_since = {receiver: absent_since.get(receiver, now) for receiver in waiting - online.keys()}
             for receiver in sorted(waiting & online.keys()):
                 if online[receiver] != connections[receiver]:
                     connections[receiver] = online[receiver]
                     away_since.pop(receiver, None)
                     send(receiver)
         for receiver in sorted(waiting):
-            if now > deadline or now - away_since.get(receiver, now) > _GRACE:
+            since = min(away_since.get(receiver, now), absent_since.get(receiver, now))
+            if now > deadline or now - since > _GRACE:
                 waiting.remove(receiver)
-                yield receiver, f"{LATE} {timeout:g} s" if now > deadline else "its connection was lost"
+                yield receiver, f"{LATE} {timeout:g} s" if now > deadline else LOST
         if waiting:
             time.sleep(_POLL)
 
 
+def push_request(grid: Grid, kind: str, request: RecordDict, connection: NodeConnection, timeout: float) -> str | None:
+    """Send a request, and return the message's id; None where the SuperLink does not take it.
+
+    Args:
+        grid: Flower's connection to the sites.
+        kind: Flower's message type.
+        request: What to send.
+        connection: To whom.
+        timeout: Seconds until Flower may forget it.
+    """
+    message = Message(request, connection.node, kind, ttl=max(timeout, 1.0))
+    return next(iter(_call_superlink(partial(grid.push_messages, [message]))), None)
+
+
+def pull_replies(grid: Grid, message_ids: list[str]) -> list[Message]:
+    """Return the replies to some messages, as far as they have arrived."""
+    return list(_call_superlink(partial(grid.pull_messages, message_ids))) if message_ids else []
+
+
 def error_reason(reply: Message) -> str:
-    """Return why a reply is an error; Flower writes "<class 'ValueError'>:<'text'>", of which the text is returned."""
+    """Return why a reply is an error, in one line that is safe to print.
+
+    Flower writes "<class 'ValueError'>:<'text'>", of which the text is returned; a site may write anything.
+    """
     text = reply.error.reason or "it failed"
-    return text.partition(":<'")[2].removesuffix("'>") or text
+    return one_line((text.partition(":<'")[2].removesuffix("'>") or text)[:_MAX_REASON])
 
 
 def _call_superlink(call: Callable[[], T]) -> T:

@@ -21,6 +21,7 @@ from rofl.methods.base import ServerState, Update
 PROTOCOL = 3  # raise it when a side of another version would misunderstand a message
 _FIRST_PROTOCOL = 1  # of rofl 0.1, whose messages carry no version
 
+_MAX_SUMS, _MAX_NAME = 100, 100  # numbers of a message, and characters of a name
 # The names that 0.1 uses: a site of that version can still answer the greeting, and is then told to update.
 _REQUEST, _STATE_ROUND = "order", "kept"
 
@@ -177,6 +178,8 @@ def get_sums(content: RecordDict) -> dict[str, float]:
         raise ValueError("it has no record 'sums'")
     if any(isinstance(value, list) for value in record.values()):
         raise ValueError("its sums are no numbers")
+    if len(record) > _MAX_SUMS or not all(0 < len(name) <= _MAX_NAME and name.isprintable() for name in record):
+        raise ValueError("its sums have names that cannot be used")
     return {name: float(value) for name, value in record.items() if not isinstance(value, list)}
 
 

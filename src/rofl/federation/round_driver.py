@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from flwr.app import RecordDict
 
+from rofl.errors import one_line
 from rofl.federation.masking.secure_sum import SumResult
 from rofl.federation.messaging import NodeConnection
 from rofl.federation.protocol import RoundRequest, decode_update, encode_request, readdress
@@ -25,6 +26,8 @@ from rofl.simulation.rounds import (
     check_update,
     sample_cohort,
 )
+
+_MAX_REASON = 300  # characters; some of it may be what a site wrote
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,10 @@ class RoundDriver:
         cohort: How many clients train in a round.
         seed: The experiment's.
         settings: The experiment as TOML, for the sites.
-        wait: Seconds to wait for a site where no site of the cohort is connected.
+        wait: Seconds to wait for sites where too few of the cohort are connected.
         state_rounds: For each client the round whose state it is to start from; `aggregate` keeps it up to date.
         declared: How many samples each site has, by what it said when it first connected to this coordinator.
+        quorum: How many sites of a round must be there, and must answer: else the model stays as it is.
     """
 
     registry: SiteRegistry
@@ -80,11 +84,12 @@ class RoundDriver:
     wait: float = 600.0
     state_rounds: dict[int, int] = field(default_factory=dict)
     declared: dict[int, int] = field(default_factory=dict)
+    quorum: int = 1
 
     def begin(
         self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
     ) -> RoundPlan:
-        """Draw the cohort of a round, wait for one of its sites, and make the requests.
+        """Draw the cohort of a round, wait for as many of its sites as there must be, and make the requests.
 
         Args:
             server_state: The server state that the round starts from.
@@ -95,10 +100,9 @@ class RoundDriver:
         started = time.perf_counter()
         for client, site in self.registry.sites.items():
             self.declared.setdefault(client, site.samples)
-        sizes = [self.declared[client] for client in range(self.registry.clients)]
-        cohort = sample_cohort(sizes, self.cohort, self.seed, index)
+        cohort = self._draw(index)
         asked = [client for client in cohort if client not in aside]
-        nodes = self.registry.wait_for_any(asked, RoundRequest(self.settings, index), self.wait)
+        nodes = self.registry.wait_for_any(asked, RoundRequest(self.settings, index), self.wait, self.quorum)
         state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all
         requests = {
             client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0), "", cautious))
@@ -118,6 +122,9 @@ class RoundDriver:
             The round's result; clients whose reply is missing or cannot be used are in `dropped`, with the reason.
         """
         ctx = RoundContext(plan.index, self.seed)
+        answered = sum(isinstance(each, RecordDict) for each in replies.values())
+        if answered < min(self.quorum, len(plan.asked)):
+            replies = self._too_few(plan, answered, replies)
         updates = self._updates(plan, replies)
         method = self.method.cautious() if plan.cautious else self.method
         return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started, self.declared)
@@ -130,11 +137,14 @@ class RoundDriver:
             summed: The sum, or why there is none.
         """
         method = self.method.cautious() if plan.cautious else self.method
-        zero = method.zero_update(plan.server_state)
-        dropped = {**dict(summed.problems), **dict.fromkeys(plan.aside, SET_ASIDE)}
+        zero, away = method.zero_update(plan.server_state), set(plan.cohort) - set(summed.arrived)
+        dropped = {client: summed.problems.get(client) or self.registry.why_absent(client) for client in away}
+        dropped |= dict.fromkeys(plan.aside, SET_ASIDE)
         total, problem = zero, None
         if summed.content is not None:
             total, problem = parse_reply(summed.content, zero, bf16=False)
+        if summed.content is not None and len(summed.arrived) < min(self.quorum, len(plan.asked)):
+            problem = f"{len(summed.arrived)} sites answered, and {self.quorum} must"
         if summed.content is not None and problem is None and method.looks_at_updates:
             samples = [self.declared[client] for client in summed.arrived]
             claims = Claims(float(sum(samples)), len(samples), largest=max(samples) / sum(samples))
@@ -154,12 +164,28 @@ class RoundDriver:
     def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:
         zero, bf16 = self.method.zero_update(plan.server_state), RoundRequest(self.settings).bf16
         for client in plan.cohort:
-            missing = "it did not answer" if client in plan.nodes else "it is not connected"
+            missing = "it did not answer" if client in plan.nodes else self.registry.why_absent(client)
             missing = SET_ASIDE if client in plan.aside else missing
             update, problem = parse_reply(replies.get(client, missing), zero, bf16)
             if problem is None:
                 self.state_rounds[client] = plan.index
             yield update, problem
+
+    def _draw(self, index: int) -> list[int]:
+        """Return the clients of a round; where all take part, those that joined later do, too."""
+        registry, members, most = self.registry, self.registry.members, self.cohort
+        if self.cohort >= registry.clients:
+            most = max(most, 2 * self.cohort - 1)  # sums of integers have no room for more
+        sizes = [registry.samples(client) for client in members]
+        return [members[each] for each in sample_cohort(sizes, min(most, len(members)), self.seed, index)]
+
+    def _too_few(
+        self, plan: RoundPlan, answered: int, replies: Mapping[int, RecordDict | str]
+    ) -> dict[int, RecordDict | str]:
+        """Return a reason in the place of each update, where too few sites answered."""
+        reason = f"{answered} sites answered, and {self.quorum} must"
+        given = {client: replies[client] for client in replies if isinstance(replies[client], str)}
+        return {client: given.get(client, reason) for client in plan.cohort if client in plan.nodes}
 
 
 def parse_reply(reply: RecordDict | str, zero: Update, bf16: bool) -> ClientReply:
@@ -175,5 +201,6 @@ def parse_reply(reply: RecordDict | str, zero: Update, bf16: bool) -> ClientRepl
     try:
         update = decode_update(reply, bf16)
     except (ValueError, TypeError) as error:  # TypeError: numpy's, for bytes that are no numbers of a known type
-        return zero, str(error)
-    return update, check_update(update, zero)
+        return zero, one_line(str(error)[:_MAX_REASON])
+    problem = check_update(update, zero)
+    return update, problem and one_line(problem[:_MAX_REASON])

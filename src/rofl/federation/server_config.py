@@ -1,5 +1,6 @@
 """The settings of a coordinator: where sites connect, and how long it waits for them."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +31,9 @@ class ServerConfig:
         timeout: Seconds that a site may take for its part of a round.
         settings: Changes to the experiment, by dotted keys, where its other settings follow from the sites' data.
         masks: Whether sites mask their sums: "auto" where a sum has three sites or more, "on" or "off".
+        min_sites: How many sites must be there for a run to begin after `wait` seconds, and in every round; 0 for all
+            at the beginning, and one in a round.
+        without: The names of sites that are gone for good.
     """
 
     address: str
@@ -39,6 +43,8 @@ class ServerConfig:
     timeout: float = 3600.0
     settings: Settings = field(default_factory=dict)
     masks: str = "auto"
+    min_sites: int = 0
+    without: tuple[str, ...] = ()
 
     @classmethod
     def create(cls, credentials: Path | None, clients: int = 0) -> "ServerConfig":
@@ -53,7 +59,8 @@ class ServerConfig:
         """
         if credentials is None:
             return cls(f"127.0.0.1:{DEFAULT_PORT}", clients)
-        known = len(ServerCredentials.read(credentials).sites)
+        found = ServerCredentials.read(credentials)
+        known = len(found.sites) - len(found.revoked)
         if clients > known:
             problem = f"There are credentials for {known} sites, not for {clients}."
             raise UserError(problem, "rofl serve --init DIR --site NAME")
@@ -65,6 +72,8 @@ class ServerConfig:
         credentials: Path | None = None,
         wait: float | None = None,
         timeout: float | None = None,
+        min_sites: int | None = None,
+        without: Iterable[str] = (),
     ) -> "ServerConfig":
         """Return a copy with what is given instead of what it has.
 
@@ -73,6 +82,8 @@ class ServerConfig:
             credentials: The folder `server` of `rofl serve --init`; None keeps it.
             wait: Seconds to wait for the sites; None keeps it.
             timeout: Seconds for a site's part of a round; None keeps it.
+            min_sites: How many sites there must be; None keeps it.
+            without: Names of further sites that are gone for good.
         """
         return replace(
             self,
@@ -80,6 +91,8 @@ class ServerConfig:
             credentials=str(credentials.absolute()) if credentials else self.credentials,
             wait=self.wait if wait is None else wait,
             timeout=self.timeout if timeout is None else timeout,
+            min_sites=self.min_sites if min_sites is None else min_sites,
+            without=tuple(dict.fromkeys((*self.without, *without))),
         )
 
     def write(self, folder: Path) -> None:

@@ -15,9 +15,11 @@ from rofl.federation.flower_internal.control import Control
 from rofl.federation.flower_internal.processes import free_port, new_secret, start_superlink
 from rofl.federation.flower_internal.runtime import TaskClient, server_grid
 from rofl.federation.gateway.process import Gateway, make_settings
+from rofl.federation.key_watch import KeyWatch
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.sites_file import SITES_FILE, SitesFile
 
 _HOLD = 15.0  # seconds that a site's poll for work is held; after an empty response Flower sleeps for 3
 _MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
@@ -45,7 +47,7 @@ def open_server(
     tls = (credentials.ca, credentials.certificate, credentials.key) if credentials else None
     superlink_address = f"127.0.0.1:{port}"
     superlink_ca = credentials.ca if credentials else None
-    admitted = credentials.admitted[: config.clients] if credentials else ()
+    admitted = credentials.admitted if credentials else ()
     settings = make_settings(superlink_address, tls and tls[1:], superlink_ca, _HOLD, _MAX_REQUEST)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, home / "flwr", ignore_errors=True)
@@ -56,20 +58,21 @@ def open_server(
         superlink.wait_for(port)
         control = Control(superlink_address, ca)
         stack.callback(control.close)
-        sites = credentials.sites[: config.clients] if credentials else ()
-        keys = {key: client for client, (_, key) in enumerate(sites)}
-        for key in keys:
-            control.register(key)
+        keys = SiteKeys()
+        if credentials is not None:
+            folder = Path(config.credentials)
+            watch = KeyWatch(folder, credentials, control.register, gateway.set_keys, keys)
+            watch.begin()
+            keys.authority, keys.refresh = credentials.ca.read_bytes(), watch.refresh
         control.start_run()
         tasks = TaskClient(superlink_address, secret.read_bytes(), ca)
         stack.callback(tasks.close)
         grid = stack.enter_context(server_grid(tasks))
         on_message(f"Waiting for {config.clients} sites at port {gateway.port}.")
-        certified = credentials.certificates if credentials else {}
-        certificates = {client: certified[name] for client, (name, _) in enumerate(sites) if name in certified}
+        changes = keys.refresh
 
         def refresh() -> list[str]:
-            return [f"A site was refused: {reason}." for reason in gateway.refresh()]
+            return [*changes(), *(f"A site was refused: {reason}." for reason in gateway.refresh())]
 
-        site_keys = SiteKeys(keys if credentials else None, [name for name, _ in sites], certificates, refresh)
-        yield SiteRegistry(grid, config.clients, site_keys, on_message, log)
+        keys.refresh = refresh
+        yield SiteRegistry(grid, config.clients, keys, on_message, log, SitesFile(home.parent / SITES_FILE))

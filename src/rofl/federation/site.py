@@ -1,7 +1,7 @@
 """The Python API of `rofl join`: take part in a federation with this site's data, or list what would leave it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -103,7 +103,9 @@ def join(
     credentials, client, name = _identity(config)
     policy = read_policy(config)
     folder = config.out or Path("runs") / f"join-{safe_names([name])[0]}"
-    if RunDir(folder).is_finished():
+    home = folder / "flower"
+    done = RunDir(folder).is_finished()
+    if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
         raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
@@ -113,9 +115,16 @@ def join(
     if config.data is None:
         data = PartitionedData(out=folder, data_dir=config.data_dir, name=name)
     else:
-        data = LocalData(out=folder, data_dir=config.data_dir, name=name, source=_source(config), progress=on_progress)
+        data = LocalData(
+            out=folder,
+            data_dir=config.data_dir,
+            name=name,
+            source=_source(config),
+            progress=on_progress,
+            fewest_rows=_fewest_rows(policy),
+        )
         data.load()  # so that a mistake in the data shows before the coordinator is called
-    home, log = folder / "flower", EventLog(folder / LOG_FILE)
+    log = EventLog(folder / LOG_FILE)
     log.write("joined", server=server, name=name, version=__version__, policy=policy.model_dump(mode="json"))
     gate = SiteGate(
         policy,
@@ -125,7 +134,7 @@ def join(
         AgreementFile(home / "agreement.toml"),
         consent,
     )
-    SiteNode(server, data, client, home, credentials, on_message, gate).run()
+    SiteNode(server, data, client, home, credentials, on_message, gate, finished=done).run()
     log.write("finished")
     return resume(folder)  # it is finished, so this reads it
 
@@ -145,15 +154,18 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     credentials, client, name = _identity(config)
     if config.data is None:
         raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
-    data = LocalData(name=name, source=_source(config), progress=on_progress)
+    policy = read_policy(config)
+    data = LocalData(name=name, source=_source(config), progress=on_progress, fewest_rows=_fewest_rows(policy))
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
-    experiment = negotiate([data.load()], {"data.train": _PREVIEW_SAMPLES, "rounds": 1, "bounds.on": True})
+    other = replace(data.load(), classes=tuple(dict.fromkeys((*data.load().classes, "another class"))))
+    alone = data.load() if len(data.load().classes) > 1 else other
+    experiment = negotiate([alone], {"data.train": _PREVIEW_SAMPLES, "rounds": 1, "bounds.on": True})
     site_client = data.client(RoundRequest(experiment.toml()), context)
     update, _ = site_client.train(site_client.initial_state, 1, {})
     info, masks = data.load(), SiteMasks(client, None, credentials)
     keys = (masks.public, masks.signature)
     return OutgoingData(
-        SiteInfo(client, name, info.samples, info.side, info.channels, info.classes, *keys),
+        SiteInfo(client, name, info.samples, info.side, info.channels, info.classes, *keys, info.columns),
         {"model": update.model, "aux": update.aux},
         {"weight": update.weight, **update.metrics},
     )
@@ -182,6 +194,10 @@ def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:
         return None, config.client, config.name or f"site-{config.client}"
     credentials = SiteCredentials.read(config.credentials)
     return credentials, credentials.index, credentials.name
+
+
+def _fewest_rows(policy: SitePolicy) -> int:
+    return policy.min_rows_per_fact if policy.send_columns else 0
 
 
 def _source(config: SiteConfig) -> user.UserSource:

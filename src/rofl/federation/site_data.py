@@ -123,20 +123,25 @@ class LocalData(_SiteData):
         name: The site's name.
         source: Where the data lies.
         progress: Called while images are decoded.
+        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows; 0 to say nothing of them.
     """
 
     name: str = "site"
     source: user.UserSource = field(default_factory=lambda: user.UserSource(""))
     progress: user.Progress | None = None
+    fewest_rows: int = 10
     _images: Dataset | None = None  # in the form that was loaded last
     _info: SiteInfo | None = None
 
     def load(self) -> SiteInfo:
         """Load the samples in the form that suits them, and return what the greeting says, with client number 0."""
         if self._info is None:
-            images = self._images = self._load(self.source)
-            channels, side, _ = images.shape
-            self._info = SiteInfo(0, self.name, len(images.train_labels), side, channels, images.classes)
+            images = self._images = user.load_user_data(replace(self.source, one_class=True), self.progress)
+            facts, (channels, side, _) = (0, self.name, len(images.train_labels)), images.shape
+            if images.encoder is None:
+                self._info = SiteInfo(*facts, side, channels, images.classes)
+            else:
+                self._info = SiteInfo(*facts, classes=images.classes, columns=self._columns(images.encoder))
         return self._info
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
@@ -171,13 +176,17 @@ class LocalData(_SiteData):
         """Return the samples in an agreed form; what is loaded already is reused where it has that form."""
         info = self.load()
         same_images = (info.side, info.channels, info.classes) == (source.side, source.channels, source.classes)
+        if source.columns and not info.columns:
+            raise UserError("The sites agreed on a table or on texts, and this site has images.")
         if self._images is None or not same_images or source.holdout != self.source.holdout:
-            self._images = self._load(replace(source, fingerprint=""))
+            self._images = user.load_user_data(replace(source, fingerprint=""), self.progress)
         images, self._images = self._images, None  # the client holds it now
         return images
 
-    def _load(self, source: user.UserSource) -> Dataset:
-        images = user.load_user_data(source, self.progress)
-        if images.is_table:
-            raise UserError("A table has no place in a federation yet: its columns would have to be scaled alike.")
-        return images
+    def _columns(self, encoder: user.Encoder) -> str:
+        """Return what this site says of its table's columns: facts about many rows, as its policy allows."""
+        if not self.fewest_rows and isinstance(encoder, user.TableEncoder):
+            return user.TableEncoder(columns=()).model_dump_json()
+        listing = user.list_samples(self.source)
+        rows = [each.content for each in listing.samples if not each.test and isinstance(each.content, tuple)]
+        return user.describe_columns(encoder, listing.features, rows, self.fewest_rows).model_dump_json()

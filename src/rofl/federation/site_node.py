@@ -31,7 +31,9 @@ _POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: afte
 _POLL_SERVER = 2.0  # seconds between two checks that the coordinator is there
 _RETRY = 1.0  # seconds before another try
 _PATIENCE = 20.0  # seconds for which the coordinator may not answer before the connection is made anew
-_LINGER = 5.0  # seconds in which the last reply can leave, where the coordinator stays
+_LINGER = 5.0  # seconds in which a last word can leave
+_GOODBYE = 1.0  # seconds in which the answer to the coordinator's last word can leave
+_CONFIRMATION = 120.0  # seconds for which a site that is done waits for a coordinator that does not answer
 
 
 @dataclass
@@ -46,6 +48,7 @@ class SiteNode:
         credentials: Its key and the certificate to trust; None on one machine only.
         on_message: Called with sentences for people.
         gate: What requests and replies pass: the site's policy, masks and log.
+        finished: Whether the site has done its part already, and the coordinator may not know it yet.
     """
 
     server: str
@@ -55,20 +58,23 @@ class SiteNode:
     credentials: SiteCredentials | None
     on_message: Callable[[str], None]
     gate: SiteGate = field(default_factory=SiteGate)
-    _finished: bool = False
+    finished: bool = False
+    _confirmed: bool = False
     _declined: Declined | None = None
     _rounds: set[int] = field(default_factory=set)
 
     def run(self) -> None:
         """Take part until the coordinator ends the run; the coordinator may start late, stop, and be resumed.
 
+        A site that has done its part stays until the coordinator confirms that it has everything, since a coordinator
+        that was killed asks again; it does not wait for one that is gone for longer than two minutes.
+
         Raises:
             UserError: If another program uses the same folder, another program answers in the coordinator's place, or
                 the people here decline to take part.
         """
         with exclusive(self.home.parent, "rofl join"):
-            while not self._finished:
-                instance = self._wait_for_coordinator()
+            while not self._confirmed and (instance := self._wait_for_coordinator()) is not None:
                 secret, port = new_secret(self.home), free_port()
                 self._deactivate_old_node()
                 tls = (self.credentials.ca, self.credentials.key) if self.credentials else None
@@ -76,7 +82,7 @@ class SiteNode:
                     with suppress(UserError):  # it ended at once: `_work` reports its last log line
                         node.wait_for(port)
                     self._work(node, TaskClient(f"127.0.0.1:{port}", secret.read_bytes()), instance)
-            secret.unlink(missing_ok=True)
+            (self.home / "secret").unlink(missing_ok=True)
             shutil.rmtree(self.home / "flwr", ignore_errors=True)
             shutil.rmtree(self.home / "masks", ignore_errors=True)  # so that nobody can unmask what was recorded
 
@@ -95,7 +101,7 @@ class SiteNode:
                 try:
                     if do_client_task(tasks, self._handle):
                         last_task = time.monotonic()
-                        end = time.monotonic() + _LINGER if self._finished else end
+                        end = time.monotonic() + _GOODBYE if self._confirmed else end
                         if self._declined is not None:
                             time.sleep(_LINGER)  # so that the coordinator is told
                             raise self._declined
@@ -141,7 +147,11 @@ class SiteNode:
             self.on_message(f"This could not be done: {type(error).__name__}: {error}")
             raise
         state_file.save(context.state)
-        self._finished = self._finished or message.metadata.message_type == "query.finish"
+        kind = message.metadata.message_type
+        if kind == "query.finish" and not self.finished:
+            self.on_message("This site's part is done; waiting until the coordinator has everything.")
+        self.finished = self.finished or kind == "query.finish"
+        self._confirmed = self._confirmed or (kind == "query.confirm" and self.finished)
         return reply
 
     @cached_property
@@ -164,10 +174,13 @@ class SiteNode:
         elif kind == "finish":
             self.on_message("The last round is done; judging this site's labels.")
 
-    def _wait_for_coordinator(self) -> str:
-        """Return which start of the coordinator answers, once it does."""
-        announced = False
+    def _wait_for_coordinator(self) -> str | None:
+        """Return which start of the coordinator answers, once it does; None where it is not needed any more."""
+        announced, begun = False, time.monotonic()
         while (instance := self._link.instance()) is None:
+            if self.finished and time.monotonic() - begun > _CONFIRMATION:
+                self.on_message("The coordinator did not confirm that it has everything; this site's results are here.")
+                return None
             if not announced:
                 self.on_message(f"The coordinator at {self.server} does not answer; trying again until it does.")
                 announced = True

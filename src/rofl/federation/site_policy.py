@@ -26,7 +26,8 @@ from rofl.models import MODELS
 
 POLICY_FILE = "policy.toml"
 _HOLDOUT = (0.05, 0.5)  # the share of a site's samples that the coordinator may have held out for tests
-_FORM = frozenset({"name", "classes", "side", "channels", "holdout", "validation_share"})  # no choice of samples
+# Settings that choose no samples.
+_FORM = frozenset({"name", "classes", "side", "channels", "columns", "holdout", "validation_share"})
 _IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # package.module:name
 
 
@@ -48,6 +49,13 @@ class SitePolicy(Spec):
     send_suspects: bool = Field(
         True,
         description="Whether the number of suspected labels, and the table of suggested and given classes, may leave.",
+    )
+    send_columns: bool = Field(
+        True,
+        description="Whether names of a table's columns, rounded means and spreads, and frequent texts, may leave.",
+    )
+    min_rows_per_fact: Annotated[int, Field(ge=2)] = Field(
+        10, description="A mean of a column, or a text in it, leaves only if at least so many rows have it."
     )
     subsetting: bool = Field(
         False,

@@ -5,7 +5,7 @@ raises an error with one sentence, and the coordinator goes on without that site
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -13,6 +13,8 @@ from flwr.app import ConfigRecord, RecordDict
 
 from rofl.audit import transition
 from rofl.audit.result import NoiseEstimate
+from rofl.data.user.shared_columns import parse_columns
+from rofl.errors import UserError
 from rofl.federation.protocol import PROTOCOL, check_protocol, get_sums, is_int, put_sums
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.training.held_out import HeldOut
@@ -38,6 +40,7 @@ class SiteInfo:
         classes: The names of its classes; empty where the settings name the data set.
         mask_key: Its public key for masks (`rofl.federation.masking`); empty where it cannot mask.
         mask_signature: Its signature of that key; empty without credentials.
+        columns: What it says of the columns of its table, or of its texts: an encoder as JSON; "" for images.
     """
 
     client: int
@@ -48,6 +51,7 @@ class SiteInfo:
     classes: tuple[str, ...] = ()
     mask_key: bytes = b""
     mask_signature: bytes = b""
+    columns: str = ""
 
     def fields(self) -> dict[str, int | str | list[str]]:
         """Return what travels, by name; `rofl join --dry-run` lists it."""
@@ -59,6 +63,8 @@ class SiteInfo:
         }
         if self.side is not None and self.channels is not None:
             fields |= {"side": self.side, "channels": self.channels, "classes": list(self.classes)}
+        if self.columns:
+            fields |= {"columns": self.columns, "classes": list(self.classes)}
         if self.mask_key:
             fields |= {"mask key": self.mask_key.hex(), "mask signature": self.mask_signature.hex()}
         return fields
@@ -68,8 +74,12 @@ class SiteInfo:
         return RecordDict({_GREETING: ConfigRecord(dict(self.fields()))})
 
     @classmethod
-    def decode(cls, content: RecordDict) -> "SiteInfo":
+    def decode(cls, content: RecordDict, known_name: str = "") -> "SiteInfo":
         """Return the greeting of a message.
+
+        Args:
+            content: The message.
+            known_name: The site's name by its key; "" to believe what it says.
 
         Raises:
             ProtocolError: If the site uses another version of the protocol.
@@ -78,7 +88,7 @@ class SiteInfo:
         record = content.get(_GREETING)
         if not isinstance(record, ConfigRecord):
             raise ValueError("A site's greeting has no record 'site'.")
-        name = record.get("name")
+        name = known_name or record.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
             raise ValueError(f"A site's greeting has no name of 1 to {_MAX_NAME} printable characters.")
         check_protocol(record.get("protocol"), name, "the coordinator")
@@ -92,17 +102,16 @@ class SiteInfo:
         key, signature = _hex(record, "mask key", _MASK_KEY), _hex(record, "mask signature", _MAX_SIGNATURE)
         if key is None or signature is None or len(key) not in (0, _MASK_KEY):
             raise ValueError(f"{name} sends no key for masks that can be used.")
-        if not {"side", "channels", "classes"} & set(record):
+        if not {"side", "channels", "classes", "columns"} & set(record):
             return cls(client, name, samples, mask_key=key, mask_signature=signature)
-        side, channels, classes = record.get("side"), record.get("channels"), record.get("classes")
+        columns, classes = record.get("columns"), record.get("classes")
+        if columns is not None:
+            columns, names = _columns(name, columns), _class_names(name, classes)
+            return cls(client, name, samples, None, None, names, key, signature, columns)
+        side, channels = record.get("side"), record.get("channels")
         if not is_int(side) or not 1 <= side <= _MAX_SIDE or not is_int(channels) or channels not in (1, 3):
             raise ValueError(f"{name} sends no image size that can be used.")
-        if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
-            raise ValueError(f"{name} sends no list of 1 to {_MAX_CLASSES} classes.")
-        names = tuple(each for each in classes if isinstance(each, str) and 0 < len(each) <= _MAX_CLASS_NAME)
-        if len(names) != len(classes) or len(set(names)) != len(names):
-            raise ValueError(f"{name} sends a class that has no name of its own.")
-        return cls(client, name, samples, side, channels, names, key, signature)
+        return cls(client, name, samples, side, channels, _class_names(name, classes), key, signature)
 
 
 @dataclass(frozen=True)
@@ -191,7 +200,7 @@ class SiteReport:
         table = tables.get("transition")
         if table is None or table.dtype != torch.int64 or table.shape != (classes, classes):
             raise ValueError(f"it has no table of counts of {classes} classes")
-        if bool((table < 0).any()) or int(table.sum()) != samples:
+        if bool((table < 0).any()) or float(table.double().sum()) != samples:  # as float64 it cannot wrap around
             raise ValueError(f"its table does not count {samples} samples")
         return cls(samples, flagged, table)
 
@@ -241,6 +250,30 @@ def count_suggestions(reports: Iterable[SiteReport]) -> HeldOut:
     return HeldOut(predicted=suggested, labelled=given, agreed=int(table.diagonal().sum()))
 
 
+def _class_names(site: str, classes: object) -> tuple[str, ...]:
+    """Return the names of a site's classes; a ValueError says what is wrong with them."""
+    if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
+        raise ValueError(f"{site} sends no list of 1 to {_MAX_CLASSES} classes.")
+    names = tuple(each for each in classes if isinstance(each, str) and _is_class_name(each))
+    if len(names) != len(classes) or len(set(names)) != len(names):
+        raise ValueError(f"{site} sends a class that has no name of its own.")
+    return names
+
+
+def _columns(site: str, text: object) -> str:
+    """Return what a site says of its columns; a ValueError says what is wrong with it."""
+    try:
+        if isinstance(text, str) and parse_columns(text):
+            return text
+    except UserError as error:
+        raise ValueError(f"{site} sends columns that cannot be used: {error.sentence}") from error
+    raise ValueError(f"{site} sends columns that cannot be used.")
+
+
+def _is_class_name(name: str) -> bool:
+    return 0 < len(name) <= _MAX_CLASS_NAME and name.isprintable()
+
+
 def _class_counts(table: torch.Tensor | None, classes: int | None) -> list[int]:
     if table is None or table.dtype != torch.int64 or table.dim() != 1 or len(table) != (classes or len(table)):
         raise ValueError("it has no counts by class")
@@ -266,11 +299,11 @@ def _count(sums: dict[str, float], name: str) -> int:
     return int(value)
 
 
-def estimate_noise(sites: Sequence[SiteInfo], reports: SiteReports) -> NoiseEstimate:
+def estimate_noise(sites: Mapping[int, SiteInfo], reports: SiteReports) -> NoiseEstimate:
     """Return the label noise as the sites' audits see it, from their counts.
 
     Args:
-        sites: All sites, in the order of their numbers.
+        sites: All sites, by their numbers.
         reports: What they found.
 
     Returns:

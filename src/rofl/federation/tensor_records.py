@@ -14,6 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from rofl.core.tensors import Tensors, to_bf16
 
 _FLOAT32, _BFLOAT16 = "float32", "bfloat16"
+_MAX_LAYOUT = 2**20  # characters; a thousand tensors take a tenth of it
 
 
 def put_tensors(content: RecordDict, bf16: bool = False, **groups: Tensors) -> RecordDict:
@@ -61,6 +62,8 @@ def get_tensors(content: RecordDict, *groups: str, bf16: bool = False) -> list[T
 
 def _split_vectors(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...], bf16: bool) -> list[Tensors]:
     """Cut the vectors into tensors as the layout says; every number must belong to exactly one tensor."""
+    if max(len(str(layout[name])) for name in ("groups", "tensors")) > _MAX_LAYOUT:
+        raise ValueError("too many")
     if json.loads(str(layout["groups"])) != list(groups):
         raise ValueError("others than asked for")
     vectors = {dtype: _read_vector(dtype, array, bf16) for dtype, array in arrays.items()}

@@ -8,6 +8,7 @@ from rofl.core.rng import derive
 from rofl.data.dataset import Dataset
 from rofl.data.pretrained_weights import is_plain_name, network_folder, weights_file
 from rofl.data.transforms import user_transform
+from rofl.data.user import count_features, parse_columns
 from rofl.errors import UserError
 from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.hf_network import PREFIX, HubConfig
@@ -32,13 +33,16 @@ def network_spec(experiment: Experiment, images: Dataset, data_dir: Path | None 
 
 
 def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> NetworkSpec:
-    """Return the network for images that only the sites have.
+    """Return the network for samples that only the sites have.
 
     Args:
         experiment: the settings that all sites agreed on.
         data_dir: as in `network_spec`.
     """
     data = experiment.data
+    if data.columns:
+        shape = (count_features(parse_columns(data.columns)), 1, 1)
+        return _with_weights(_spec(experiment, shape, len(data.classes), NO_SCALING, data_dir), experiment, data_dir)
     form = user_transform(data.channels, data.side)
     shape = (data.channels, data.side, data.side)
     network = _spec(experiment, shape, len(data.classes), PixelScaling(form.mean, form.std), data_dir)

@@ -14,6 +14,7 @@ from rofl.data.user.encoders import Encoder, fit_encoder
 from rofl.data.user.holdout import split_holdout
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.samples import Listing, Sample
+from rofl.data.user.shared_columns import align_rows, parse_columns
 from rofl.data.user.source import UserSource, list_samples
 from rofl.errors import UserError
 
@@ -101,13 +102,35 @@ def scan_listing(
     _check_parts(source, samples, train, test, split)
     if listing.features:
         cells = [sample.content for sample in samples if isinstance(sample.content, tuple)]
-        encoder = encoder or fit_encoder(listing.features, cells, train, source.tokenizer)
-        pixels = encoder.transform(cells, listing.features)
-        notes += encoder.notes(cells, listing.features)
+        encoder, pixels, sentences = _encode(source, listing.features, cells, train, encoder)
+        notes += sentences
     empty = {sample.client for sample in samples if not sample.test} - {samples[row].client for row in train}
     if empty:
         notes.append(f"Clients without a sample to train with: {list_some(sorted(map(str, empty)))}.")
     return ScannedData(samples, infos, train, test, pixels, encoder, reasons, notes)
+
+
+def _encode(
+    source: UserSource,
+    names: Sequence[str],
+    cells: Sequence[tuple[str, ...]],
+    train: Sequence[int],
+    encoder: Encoder | None,
+) -> tuple[Encoder, Tensor, list[str]]:
+    """Return the encoder of a table, its features, and sentences on what of it was not used.
+
+    Args:
+        source: its `columns` are those that sites agreed on.
+        names: of the columns.
+        cells: of each row.
+        train: the training rows.
+        encoder: of a trained model; None to use what sites agreed on, or to fit one.
+    """
+    if encoder is None and source.columns:
+        encoder, rows, notes = align_rows(parse_columns(source.columns), names, cells)
+        return encoder, encoder.transform(rows), notes + encoder.notes(rows)
+    encoder = encoder or fit_encoder(names, cells, train, source.tokenizer)
+    return encoder, encoder.transform(cells, names), encoder.notes(cells, names)
 
 
 def _sort_key(sample: Sample) -> tuple[object, ...]:
@@ -153,7 +176,7 @@ def _check_parts(
         return
     labels = {samples[row].label for row in train}
     _check_classes(source, [samples[row].label for row in (*train, *test)])
-    if len(source.classes or labels) < 2:
+    if len(source.classes or labels) < 2 and not source.one_class:
         raise UserError(f"All samples in {source.path} are of one class, {labels.pop()!r}; two are needed.")
     if not test:
         raise UserError(

@@ -29,6 +29,8 @@ class UserSource:
         most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
         most_side: pixels of the square images at most, where their side is chosen.
         tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
+        columns: the encoder of a table as the sites of a federation agreed on it, as JSON; "" to fit one.
+        one_class: whether all samples may be of one class, as at a site whose federation has others.
     """
 
     path: str
@@ -41,6 +43,8 @@ class UserSource:
     most_pixels: int = MOST_PIXELS
     tokenizer: str = ""
     most_side: int = MOST_SIDE
+    columns: str = ""
+    one_class: bool = False
 
 
 def list_samples(source: UserSource) -> Listing:

@@ -29,11 +29,11 @@ from flwr.supercore.interceptors import (
 )
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
+from rofl.federation.flower_internal.careful_grid import CarefulGrid
 from rofl.federation.protocol import ProtocolError, Refusal
 
 _POLL = 0.05  # seconds
@@ -136,13 +136,12 @@ def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]
 
 
 @contextmanager
-def server_grid(tasks: TaskClient) -> Iterator[HttpGrid]:
+def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
     """Acquire the one run of a SuperLink, and yield its Grid; the run is over with the block."""
     while (token := tasks.acquire(TaskType.SERVER_APP)) is None:
         time.sleep(_POLL)
-    grid = HttpGrid(tasks.address, insecure=tasks.ca is None, root_certificates=tasks.ca, token=token)
+    grid = CarefulGrid(tasks.address, tasks.ca, token)
     grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry for ever
-    retry_fast(grid._runtime_client)
     client = tasks.open(token)
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
     heartbeat.start()

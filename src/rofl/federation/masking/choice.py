@@ -2,6 +2,7 @@
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
+from rofl.federation.greeting_checks import Conditions
 from rofl.federation.masking.peers import FEWEST
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_registry import SiteRegistry
@@ -31,6 +32,20 @@ def uses_masks(experiment: Experiment, config: ServerConfig) -> bool:
         problem = f"Masks need updates as integers, and {FEWEST} sites a round."
         raise UserError(problem, f"--set transport=fixed, and cohort={FEWEST} or more")
     return possible and config.masks != "off"
+
+
+def conditions_of(experiment: Experiment | None, config: ServerConfig) -> Conditions:
+    """Return what a site must say to be admitted.
+
+    Args:
+        experiment: The settings; None where they follow from what sites say about their data.
+        config: The coordinator's.
+    """
+    if experiment is None:
+        masks = config.masks == "on" or (config.masks == "auto" and config.clients >= FEWEST)
+        return Conditions(own_data=True, masks=masks and "transport" not in config.settings)
+    data = experiment.data
+    return Conditions(data.at_sites, uses_masks(experiment, config), data.classes if data.at_sites else ())
 
 
 def check_masks(registry: SiteRegistry, masks: bool) -> None:

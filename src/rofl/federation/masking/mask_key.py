@@ -9,6 +9,9 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from rofl.data.regular_file import read_regular
+from rofl.errors import UserError
+
 SEED_BYTES = 16  # 128 bits, as the library for Shamir's shares takes them
 KEY_BYTES = 32
 _NONCE = bytes(12)  # every key of a cipher is used for one message
@@ -22,7 +25,11 @@ class MaskKey:
 
     @classmethod
     def load_or_create(cls, path: Path) -> "MaskKey":
-        """Return the key of a file that only this user can read; it is made where it does not exist."""
+        """Return the key of a file that only this user can read; it is made where it does not exist.
+
+        Raises:
+            UserError: If the file is damaged.
+        """
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}.new")
@@ -31,7 +38,10 @@ class MaskKey:
                 file.write(X25519PrivateKey.generate().private_bytes_raw())
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        return cls(X25519PrivateKey.from_private_bytes(path.read_bytes()))
+        try:
+            return cls(X25519PrivateKey.from_private_bytes(read_regular(path, 10 * KEY_BYTES)))
+        except (OSError, ValueError) as error:
+            raise UserError(f"The key for masks in {path} is damaged.", "another --out") from error
 
     @classmethod
     def create(cls) -> "MaskKey":

@@ -7,12 +7,14 @@ machine while it runs.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rofl.errors import UserError
@@ -91,27 +93,38 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
         raise UserError("The coordinator lists a key for masks that is none.")
     if ca is not None:
         authority = x509.load_pem_x509_certificate(ca.read_bytes())
-        owners = [_owner(peer, authority) for peer in session.peers]
+        owners = [certified_owner(peer, authority) for peer in session.peers]
         if len(set(owners)) != len(owners):
             raise UserError("The coordinator lists one site's certificate for two sites.")
 
 
-def _owner(peer: Peer, authority: x509.Certificate) -> str:
+def certified_owner(peer: Peer, authority: x509.Certificate) -> str:
     """Return the name in a site's certificate, after a check of the chain from the authority to its key for masks."""
     try:
-        certificate = x509.load_pem_x509_certificate(peer.certificate)
-        certificate.verify_directly_issued_by(authority)
-        public = certificate.public_key()
-        if not isinstance(public, ec.EllipticCurvePublicKey):
-            raise ValueError("another kind of key")
-        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        if list(purposes) != [ExtendedKeyUsageOID.CLIENT_AUTH]:  # the coordinator has a certificate, too
-            raise ValueError("no site")
-        if not certificate.not_valid_before_utc <= datetime.now(UTC) <= certificate.not_valid_after_utc:
+        name, start, end = _verify(peer.certificate, peer.signature, peer.key, authority.public_bytes(Encoding.PEM))
+        if not start <= datetime.now(UTC) <= end:
             raise ValueError("expired")
-        public.verify(peer.signature, _SIGNED + peer.key, _SIGNATURE)
-        (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return str(name.value)
+        return name
     except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound) as error:
         problem = f"The key for masks of site {peer.client} is not certified by this federation's authority."
         raise UserError(problem, "rofl serve --init KEYS at the coordinator, which makes certificates") from error
+
+
+@lru_cache(maxsize=1024)  # the same sites are in every sum, and a check takes milliseconds
+def _verify(certificate: bytes, signature: bytes, key: bytes, authority: bytes) -> tuple[str, datetime, datetime]:
+    """Return the name in a site's certificate, and from when until when it holds.
+
+    Raises:
+        InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound: If the authority did not certify the key.
+    """
+    found = x509.load_pem_x509_certificate(certificate)
+    found.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+    public = found.public_key()
+    if not isinstance(public, ec.EllipticCurvePublicKey):
+        raise ValueError("another kind of key")
+    purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    if list(purposes) != [ExtendedKeyUsageOID.CLIENT_AUTH]:  # the coordinator has a certificate, too
+        raise ValueError("no site")
+    public.verify(signature, _SIGNED + key, _SIGNATURE)
+    (name,) = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value), found.not_valid_before_utc, found.not_valid_after_utc

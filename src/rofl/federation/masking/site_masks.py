@@ -10,8 +10,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import RecordDict
 
-from rofl.core.serialization import deserialize, serialize
+from rofl.core.serialization import deserialize, parse_json, serialize
 from rofl.data import atomic
+from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.federation.credentials import SiteCredentials, load_private_key
 from rofl.federation.masking.mask_key import MaskKey
@@ -39,6 +40,16 @@ class _Memory:
     keys: dict[str, dict[int, str]] = field(default_factory=dict)
     purposes: dict[str, str] = field(default_factory=dict)
     revealed: dict[str, list[int]] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise a ValueError where a file brought something else than what `_save` writes."""
+        lists = [self.used, *self.revealed.values()]
+        if not all(isinstance(each, list) for each in lists) or not all(isinstance(each, str) for each in self.used):
+            raise ValueError("its sessions cannot be read")
+        if set(self.keys) != set(self.purposes) or not all(isinstance(each, str) for each in self.purposes.values()):
+            raise ValueError("its purposes cannot be read")
+        for key in [key for keys in self.keys.values() for key in keys.values()]:
+            bytes.fromhex(key)
 
     def begin(self, session: MaskSession, purpose: str) -> None:
         """Note that a message was made, and forget the keys of sessions that are long over."""
@@ -162,18 +173,19 @@ class SiteMasks:
         if self._folder is None or not (self._folder / "memory.json").is_file():
             return _Memory()
         try:
-            facts = json.loads((self._folder / "memory.json").read_text())
+            facts = parse_json(read_regular(self._folder / "memory.json").decode())
             facts["keys"] = {
                 name: {int(client): key for client, key in keys.items()} for name, keys in facts["keys"].items()
             }
             memory = _Memory(**facts)
-            groups, reply = deserialize((self._folder / "reply.safetensors").read_bytes())
+            groups, reply = deserialize(read_regular(self._folder / "reply.safetensors"))
             if memory.used[-1:] == [reply["session"]]:
                 form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
                 lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares")]
                 self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), lists[0], lists[1])
+            memory.check()
             return memory
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise UserError(f"A file in {self._folder} is damaged ({error}).", "another --out") from error
 
     def _save(self) -> None:

@@ -1,0 +1,94 @@
+"""The farewells of sites that have come to the end, in a file: after a kill the coordinator asks only the others."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from rofl.core.serialization import parse_json
+from rofl.data import atomic
+from rofl.data.regular_file import read_regular
+from rofl.errors import UserError
+from rofl.federation.site_records import SiteReport, SiteReports
+
+FAREWELLS_FILE = "farewells.json"
+_MAX_BYTES = 2**28
+
+
+class Farewells:
+    """What the sites found, as far as it is known.
+
+    Args:
+        path: The file; None to remember it in this process only.
+
+    Attributes:
+        finished: The sites that came to the end.
+        reports: What single sites found; none where sums are masked.
+        together: What all sites found, where sums are masked; None before it is known.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self.finished: set[int] = set()
+        self.reports: dict[int, SiteReport] = {}
+        self.together: list[SiteReport] | None = None
+        if path is not None and path.exists():
+            self._read(path)
+
+    def add(self, client: int, report: SiteReport | None) -> None:
+        """Keep that a site came to the end, and what it found where that is known."""
+        self.finished.add(client)
+        if report is not None:
+            self.reports[client] = report
+        self._write()
+
+    def add_sum(self, found: Sequence[SiteReport]) -> None:
+        """Keep what all sites found together: sites give it once."""
+        self.together = list(found)
+        self._write()
+
+    def result(self) -> SiteReports:
+        """Return what the sites found."""
+        reports = {client: self.reports[client] for client in sorted(self.reports)}
+        counts = list(reports.values()) if self.together is None else self.together
+        return SiteReports(counts, frozenset(self.finished), reports)
+
+    def _read(self, path: Path) -> None:
+        try:
+            facts = parse_json(read_regular(path, _MAX_BYTES).decode())
+            self.finished = {int(client) for client in facts["finished"]}
+            self.reports = {int(client): _parse(each) for client, each in facts["reports"].items()}
+            together = facts["together"]
+            self.together = None if together is None else [_parse(each) for each in together]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
+            raise UserError(f"{path} is damaged ({error}).", "delete it; the sites say it again") from error
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        facts = {
+            "finished": sorted(self.finished),
+            "reports": {client: _facts(each) for client, each in self.reports.items()},
+            "together": None if self.together is None else [_facts(each) for each in self.together],
+        }
+        atomic.atomic_write(self._path, json.dumps(facts) + "\n")
+
+
+def _facts(report: SiteReport) -> Mapping[str, object]:
+    return {"samples": report.samples, "flagged": report.flagged, "transition": report.transition.tolist()}
+
+
+def _parse(facts: Mapping[str, object]) -> SiteReport:
+    """Return a report that `_facts` wrote, checked like one that arrives."""
+    rows = facts["transition"]
+    if not isinstance(rows, list):
+        raise ValueError("a table is missing")
+    samples, flagged = facts["samples"], facts["flagged"]
+    if not isinstance(samples, int) or not isinstance(flagged, int):
+        raise ValueError("a count is missing")
+    table = torch.tensor(rows, dtype=torch.int64)
+    return SiteReport.decode(SiteReport(samples, flagged, table).encode(), len(rows))

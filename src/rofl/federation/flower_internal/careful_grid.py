@@ -1,0 +1,170 @@
+"""A Grid that no reply of a site can break or hold up: what cannot be read becomes an error reply of that site alone.
+
+Flower's own Grid raises where a reply is malformed, loses the replies that were pulled with it, and waits for hours for
+a reply that was announced and does not arrive.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import httpx
+from flwr.app import Message, Metadata
+from flwr.app.error import Error
+from flwr.app.message import make_message
+from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree, PullObjectRequest
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+from flwr.supercore.constant import SYSTEM_MESSAGE_TYPE
+from flwr.supercore.date import now
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.superlink.grid import HttpGrid
+
+_MAX_OBJECTS = 10_000  # in one reply; ours have a dozen, and one more for every 5 MB
+_MAX_BYTES = 2**30  # of one reply
+_PATIENCE = 60.0  # seconds in which some more of a reply must arrive
+_UNREADABLE = "its message cannot be read"
+
+
+@dataclass
+class _Incoming:
+    """A reply that was announced.
+
+    Attributes:
+        message_id: Its own.
+        missing: The ids of its parts that have not arrived.
+        parts: Those that have, by their ids.
+        progress: When the last part arrived.
+    """
+
+    message_id: str
+    missing: list[str]
+    parts: dict[str, bytes] = field(default_factory=dict)
+    progress: float = field(default_factory=time.monotonic)
+
+
+class _Lost(Exception):
+    """A reply whose parts do not arrive: its sender was killed on the way, and may be asked again."""
+
+
+class CarefulGrid(HttpGrid):
+    """Flower's connection to the sites, for replies of which nothing can be taken for granted.
+
+    Args:
+        address: The SuperLink's host and port.
+        ca: The certificate of its authority; None for plain HTTP.
+        token: Of the run.
+    """
+
+    def __init__(self, address: str, ca: bytes | None, token: str) -> None:
+        super().__init__(address, insecure=ca is None, root_certificates=ca, token=token)
+        self._incoming: dict[str, _Incoming] = {}  # by the message that they answer
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return the replies that have arrived, each as the answer to the message that the SuperLink has it for.
+
+        Raises:
+            httpx.HTTPError: If the SuperLink does not answer.
+        """
+        asked = list(message_ids)
+        forgotten = time.monotonic() - 10 * _PATIENCE  # whoever asked for it does not any more
+        self._incoming = {each: found for each, found in self._incoming.items() if found.progress > forgotten}
+        broken = self._ask([each for each in asked if each not in self._incoming])
+        there = [each for each in asked if each in self._incoming]
+        return broken + [reply for each in there if (reply := self._receive(each)) is not None]
+
+    def _ask(self, asked: list[str]) -> list[Message]:
+        """Ask the SuperLink which replies have come, and return errors for those that cannot be read.
+
+        A reply is announced once: the SuperLink then forgets the message that it answers.
+        """
+        if not asked:
+            return []
+        try:
+            return self._announce(self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=asked)), asked)
+        except httpx.HTTPStatusError:  # it answers, and fails over one of them
+            if len(asked) > 1:
+                return [error for each in asked for error in self._ask([each])]
+            return [self._error(asked[0], ErrorCode.CLIENT_APP_RAISED_EXCEPTION)]
+
+    def _announce(self, response: PullAppMessagesResponse, asked: list[str]) -> list[Message]:
+        """Take in which replies come, and return errors for those that cannot be read."""
+        errors = []
+        for header, tree in zip(response.messages_list, response.message_object_trees, strict=False):
+            answered = header.metadata.reply_to_message_id
+            if answered not in asked:
+                continue
+            try:
+                self._incoming[answered] = _Incoming(header.metadata.message_id, _parts(tree))
+            except ValueError:
+                errors.append(self._error(answered, ErrorCode.CLIENT_APP_RAISED_EXCEPTION))
+        return errors
+
+    def _receive(self, asked: str) -> Message | None:
+        """Return a reply, or an error in its place; None while parts of it are still on their way."""
+        incoming = self._incoming[asked]
+        try:
+            self._pull(incoming)
+            if incoming.missing:
+                return None
+            reply = self._read(incoming)
+            reply.metadata.__dict__["_reply_to_message_id"] = asked  # whatever it says itself
+        except httpx.HTTPError:
+            raise
+        except _Lost:
+            reply = self._error(asked, ErrorCode.MESSAGE_UNAVAILABLE)
+        except Exception:  # Flower raises errors of many types on bytes from elsewhere
+            reply = self._error(asked, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+        del self._incoming[asked]
+        return reply
+
+    def _pull(self, incoming: _Incoming) -> None:
+        """Take in the parts of a reply that are there."""
+        for part in list(incoming.missing):
+            request = PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
+            response = self._runtime_client.PullObject(request)
+            if not response.object_found:
+                raise _Lost
+            if not response.object_available:
+                break
+            incoming.parts[part] = response.object_content
+            incoming.missing.remove(part)
+            incoming.progress = time.monotonic()
+            if sum(map(len, incoming.parts.values())) > _MAX_BYTES:
+                raise ValueError("it is too large")
+        if incoming.missing and time.monotonic() - incoming.progress > _PATIENCE:
+            raise _Lost
+
+    def _read(self, incoming: _Incoming) -> Message:
+        self._runtime_client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(node=self.node, run_id=self.run.run_id, message_object_id=incoming.message_id)
+        )
+        message: object = inflate_object_from_contents(incoming.message_id, incoming.parts)
+        if not isinstance(message, Message) or message.has_content() == message.has_error():
+            raise ValueError("it is no message")
+        message.metadata.__dict__["_message_id"] = incoming.message_id
+        return message
+
+    def _error(self, asked: str, code: int) -> Message:
+        """Return an error reply to one of our messages, as Flower makes them up itself."""
+        metadata = Metadata(
+            run_id=self.run.run_id,
+            message_id="",
+            src_node_id=self.node.node_id,
+            dst_node_id=self.node.node_id,
+            message_type=SYSTEM_MESSAGE_TYPE,
+            group_id="",
+            ttl=0,
+            reply_to_message_id=asked,
+            created_at=now().timestamp(),
+        )
+        return make_message(metadata=metadata, error=Error(code=code, reason=_UNREADABLE))
+
+
+def _parts(tree: ObjectTree) -> list[str]:
+    """Return the ids of all parts of a reply; a ValueError says that there are too many."""
+    parts = list(dict.fromkeys(each.object_id for each in iterate_object_tree(tree)))
+    if not 0 < len(parts) <= _MAX_OBJECTS:
+        raise ValueError("it has too many parts")
+    return parts

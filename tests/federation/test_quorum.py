@@ -1,0 +1,228 @@
+"""Sites that are away, late, revoked, or join later: rounds go on with those that are there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+
+from rofl.core.tensors import digest
+from rofl.errors import UserError
+from rofl.federation import messaging
+from rofl.federation.credentials import ServerCredentials, SiteCredentials, revoke_sites
+from rofl.federation.flower_engine import FlowerEngine
+from rofl.federation.gateway.admission import Admission, AdmittedKey, RefusedError, signed_headers
+from rofl.federation.issue_credentials import make_credentials
+from rofl.federation.key_watch import KeyWatch
+from rofl.federation.protocol import RoundRequest
+from rofl.federation.round_driver import RoundDriver
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.site_keys import SiteKeys
+from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.sites_file import SitesFile
+from rofl.federation.stragglers import Stragglers
+from tests.federation.masking.masked import MaskedGrid
+from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
+from tests.federation.test_in_memory import begin
+
+
+def engine_of(registry: SiteRegistry, timeout: float = 60, quorum: int = 1) -> FlowerEngine:
+    chosen = light()
+    driver = RoundDriver(registry, chosen.build_method(), chosen.cohort, 0, chosen.toml(), 0.3, quorum=quorum)
+    return FlowerEngine(driver, timeout)
+
+
+def started(grid: HostileGrid, messages: list[str], clients: int = 3, fewest: int = 0) -> SiteRegistry:
+    keys = SiteKeys(dict(zip(KEYS, range(3), strict=True)), NAMES)
+    registry = SiteRegistry(grid, clients, keys, messages.append)
+    registry.wait_for_sites(RoundRequest(light().toml()), 0.1, fewest)
+    return registry
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messaging, "_POLL_NODES", 0.0)
+    monkeypatch.setattr(messaging, "_POLL", 0.01)
+
+
+def test_a_run_begins_with_the_quorum_and_the_others_may_come_later() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    grid.offline = {4}
+    with pytest.raises(UserError, match="Only 2 of 3 sites came"):
+        started(grid, messages, fewest=3)
+    registry = started(grid, messages, fewest=2)
+    engine, state = engine_of(registry), begin(light())
+    (result,) = engine.rounds(state, 1, 1)
+    assert result.dropped == {2: "it is not connected"}
+    grid.offline = set()
+    (result,) = engine.rounds(result.server_state, 2, 2)
+    assert result.dropped == {}
+
+
+def test_a_round_of_fewer_than_the_quorum_changes_nothing() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    registry = started(grid, messages)
+    engine, state = engine_of(registry, timeout=0.1, quorum=3), begin(light())
+    grid.silent = {3}
+    (result,) = engine.rounds(state, 1, 1)
+    late, few = "it did not answer within 0.1 s", "2 sites answered, and 3 must"
+    assert result.dropped == {0: few, 1: late, 2: few}
+    assert digest(result.server_state.model) == digest(state.model)
+    grid.offline = {3}
+    with pytest.raises(UserError, match=r"Only 2 sites of this round came back within 0.3 s: east\."):
+        list(engine.rounds(state, 2, 2))
+
+
+def test_a_straggler_is_set_aside_after_two_rounds_and_comes_back_when_it_answers() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    registry = started(grid, messages)
+    engine, state = engine_of(registry, timeout=0.2), begin(light())
+    dropped = []
+    for index in range(1, 6):
+        grid.silent = {3} if index < 4 else set()
+        if index == 4:
+            registry._asked.clear()  # as it is after a minute: the question is asked again
+        (result,) = engine.rounds(state, index, index)
+        state = result.server_state
+        dropped.append(result.dropped)
+    late, aside = {1: "it did not answer within 0.2 s"}, {1: "it is set aside until it answers"}
+    assert dropped == [late, late, aside, {}, {}]
+    assert "east was late in 2 rounds; it is set aside until it answers." in messages
+    assert messages[-1] == "east is back."
+
+
+def test_rounds_in_between_in_which_a_site_answers_count() -> None:
+    stragglers = Stragglers()
+    for index, late in enumerate((True, False, True, True), start=1):
+        stragglers.ask(7, index)
+        if late:
+            assert stragglers.is_too_late(7, index) == (index == 4)
+            assert not stragglers.is_too_late(7, index)  # once a round, and said once
+    assert stragglers.aside == {7}
+    stragglers.come_back(7)
+    assert stragglers.aside == set()
+
+
+def test_a_resume_goes_on_without_a_site_that_is_gone_for_good(tmp_path: Path) -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    keys, memory = SiteKeys(dict(zip(KEYS, range(3), strict=True)), NAMES), SitesFile(tmp_path / "sites.json")
+    SiteRegistry(grid, 3, keys, memory=memory).wait_for_sites(RoundRequest(light().toml()), 1)
+    grid.offline = {3}
+    registry = SiteRegistry(grid, 3, keys, messages.append, memory=memory)
+    with pytest.raises(UserError, match="There is no site 'est'"):
+        registry.take_out(["est"])
+    registry.take_out(["east"])
+    assert len(registry.wait_for_sites(RoundRequest(light().toml()), 1)) == 2
+    (result,) = engine_of(registry).rounds(begin(light()), 1, 1)
+    assert (result.cohort, result.dropped) == ([0, 2], {})
+    grid.offline = set()
+    registry.discover(RoundRequest(light().toml()))
+    assert messages[-1] == "east was taken out of this run."
+
+
+def test_with_masks_two_of_three_sites_go_on() -> None:
+    """The third, whose key for masks is known, counts as lost on the way."""
+    grid = MaskedGrid(3)
+    chosen = light(transport="fixed")
+    registry = SiteRegistry(grid, 3)
+    registry.wait_for_sites(RoundRequest(chosen.toml()), 1)
+    driver = RoundDriver(registry, chosen.build_method(), 3, 0, chosen.toml(), 0.3)
+    engine, state = FlowerEngine(driver, 60, masks=True), begin(chosen)
+    grid.offline = {3}
+    registry.take_out(["client 1"])
+    (result,) = engine.rounds(state, 1, 1)
+    assert (result.cohort, result.dropped) == ([0, 2], {})
+    assert digest(result.server_state.model) != digest(state.model)
+    assert engine.evaluate(result.server_state, 1, 10).accuracy is not None
+
+
+def test_a_site_that_joins_later_takes_part_from_the_next_round_on() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    grid.offline = {4}
+    registry = started(grid, messages, clients=2)
+    driver = RoundDriver(registry, light().build_method(), 2, 0, light().toml(), 0.3)  # data for the one to come, too
+    engine, state = FlowerEngine(driver), begin(light())
+    grid.offline = set()
+    (result,) = engine.rounds(state, 1, 1)
+    assert result.cohort == [0, 1]
+    assert messages[-1] == "south is not one of the run's sites."
+    registry.open_to_others = True  # as it is once the rounds have begun
+    registry._discovered.clear()
+    (result,) = engine.rounds(result.server_state, 2, 2)
+    (result,) = engine.rounds(result.server_state, 3, 3)
+    assert sorted(result.cohort) == [0, 1, 2]
+    assert result.dropped == {}
+
+
+# --- keys, by the files ---
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    make_credentials(tmp_path, ["north", "east"], ["localhost"])
+    return tmp_path
+
+
+def watched(place: Path) -> tuple[KeyWatch, list[bytes], list[AdmittedKey]]:
+    registered, admitted = list[bytes](), list[AdmittedKey]()
+
+    def admit(keys: Any) -> None:
+        admitted[:] = keys
+
+    watch = KeyWatch(place / "server", ServerCredentials.read(place / "server"), registered.append, admit)
+    watch.begin()
+    return watch, registered, admitted
+
+
+def test_keys_are_issued_revoked_and_renewed_while_a_run_goes_on(place: Path) -> None:
+    watch, registered, admitted = watched(place)
+    assert (watch.refresh(), len(registered), watch.site_keys.refused) == ([], 2, {})
+    make_credentials(place, ["south"], [])
+    assert watch.refresh() == ["south has a key now, and may join."]
+    assert (len(registered), list(watch.site_keys.names)) == (3, ["north", "east", "south"])
+    revoke_sites(place / "server", ["east"])
+    assert watch.refresh() == ["The key of east was revoked."]
+    assert watch.site_keys.refused == {1: "its key was revoked"}
+    assert sorted(watch.site_keys.numbers.values()) == [0, 2]  # type: ignore[union-attr]
+    assert [each.revoked for each in admitted] == [False, True, False]
+    with pytest.raises(UserError, match=r"The key of east was revoked\. Try: --renew east"):
+        make_credentials(place, ["east"], [])
+    old = (place / "sites" / "east" / "site.key").read_bytes()
+    make_credentials(place, [], [], renew=["east"])
+    assert watch.refresh() == ["east has a new key; the old one is refused."]
+    assert (place / "sites" / "east" / "site.key").read_bytes() != old
+    assert SiteCredentials.read(place / "sites" / "east").index == 1
+    assert (watch.site_keys.refused, len(registered)) == ({}, 4)
+    (place / "server" / "sites.toml").write_text("[[site")
+    (sentence,) = watch.refresh()
+    assert "the old ones hold" in sentence
+    assert len(watch.site_keys.numbers or ()) == 3
+
+
+def test_a_key_ends_with_its_certificate_and_the_site_is_told_when(place: Path) -> None:
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    admitted = ServerCredentials.read(place / "server").admitted
+    private = load_ssh_private_key((place / "sites" / "north" / "site.key").read_bytes(), None)
+    headers = [(name.lower().encode(), text.encode()) for name, text in signed_headers(private).items()]  # type: ignore
+    admission = Admission(admitted)
+    assert admission.check(headers).site == "north"
+    with pytest.raises(RefusedError, match="the key of north expired on 20"):
+        admission.check(headers, now=admitted[0].expires + 1)
+
+
+def test_a_new_run_leaves_revoked_sites_out(place: Path) -> None:
+    make_credentials(place, ["south"], [])
+    revoke_sites(place / "server", ["north"])
+    assert ServerConfig.create(place / "server").clients == 2
+    watch, _, _ = watched(place)
+    assert SiteRegistry(HostileGrid({}), 2, watch.site_keys).members == [1, 2]
+
+
+def test_what_was_chosen_is_kept_for_a_resume(tmp_path: Path) -> None:
+    config = ServerConfig("127.0.0.1:0", 3).updated(min_sites=2, without=["east"])
+    config.write(tmp_path)
+    again = ServerConfig.read(tmp_path)
+    assert (again.min_sites, again.without) == (2, ("east",))
+    assert again.updated(without=["south", "east"]).without == ("east", "south")
