@@ -14,11 +14,11 @@ from rofl.data.user.shared_columns import agree_on_columns, describe_columns, pa
 from rofl.data.user.table_columns import CategoryColumn, NumberColumn
 from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
-from rofl.federation.coordinator import _network_spec
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData
 from rofl.federation.site_records import SiteInfo
+from rofl.training.network_choice import network_at_sites
 from tests.data.user import places
 
 
@@ -59,7 +59,7 @@ def test_tables_are_encoded_alike_and_only_facts_about_many_rows_leave(tmp_path:
     assert isinstance(agreed, TableEncoder)
     assert agreed.names == ("dose", "drug")  # room is at one site only
     assert (chosen.data.classes, chosen.model.name) == (("ill", "well"), "mlp")
-    assert _network_spec(chosen).shape == (3, 1, 1)
+    assert network_at_sites(chosen).shape == (3, 1, 1)
     request, shapes = RoundRequest(chosen.toml()), set()
     for number, each in enumerate(sites):
         client = each.client(request, context(number))

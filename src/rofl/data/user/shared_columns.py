@@ -37,7 +37,7 @@ def describe_columns(encoder: Encoder, names: Sequence[str], rows: Rows, fewest:
         fewest: A text leaves only if so many rows have it, and a mean only if it is that of so many numbers.
     """
     if isinstance(encoder, TextEncoder):
-        return encoder
+        return TextEncoder(length=encoder.length)
     texts = {name: [clean_cell(row[place]) for row in rows] for place, name in enumerate(names)}
     columns: list[NumberColumn | CategoryColumn | SkippedColumn] = []
     for column in encoder.columns:
@@ -65,6 +65,8 @@ def parse_columns(text: str) -> Encoder:
     except RecursionError as error:
         raise UserError("The columns cannot be read.") from error
     if isinstance(encoder, TextEncoder):
+        if encoder.tokenizer:
+            raise UserError("Texts of a federation are hashed, and need no tokenizer.")
         return encoder
     shown = list(encoder.names)
     for column in encoder.columns:
