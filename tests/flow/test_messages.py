@@ -56,7 +56,7 @@ SLIPS = {
     "run --data names.csv": "The labels of names.csv name no classes: 60 are different in 60 samples. Try: ",
     "serve --credentials nowhere": "There is no folder nowhere of credentials. Try: --credentials DIR, ",
     "serve --credentials keys": "keys has everybody's credentials, not one's own. Try: --credentials keys/server",
-    "serve --credentials keys/tes/north": "keys/sites/north has a site's credentials, not the coordinator's. Try: ",
+    "serve --credentials keys/sites/north": "keys/sites/north has a site's credentials, not the coordinator's. Try: ",
     "serve --credentials run": "run has no credentials. Try: --credentials DIR, the folder server of rofl serve --init",
     "join --server a:1 --credentials file": "There is no folder file of credentials. Try: --credentials DIR",
     "join --server a:1 --credentials keys": "keys has everybody's credentials, not one's own. Try: --credentials keys/",

@@ -194,7 +194,8 @@ def test_sites_are_as_the_log_of_the_coordinator_tells(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def served(folder: Path, host: str = "127.0.0.1"):
     page = open_live_page(folder, PageAccess(host, TOKEN), 0)
-    with page.in_background(), httpx.Client(base_url=f"http://127.0.0.1:{page.listener.getsockname()[1]}") as client:
+    url = f"http://127.0.0.1:{page.listener.getsockname()[1]}"
+    with page.in_background(), httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 
