@@ -122,10 +122,10 @@ def test_compose_up_stop_and_up_again(image: Image, place: Path, files: list[Pat
     coordinator, *sites = (compose.container(name) for name in ("coordinator", *SITES))
     with started(coordinator):
         assert compose.services["north"]["depends_on"] == {"coordinator": {"condition": "service_healthy"}}
-        until(lambda: coordinator.healthy() or coordinator.process.poll() is not None, coordinator.said, 180)
+        until(lambda: coordinator.healthy() or coordinator.process.poll() is not None, coordinator.said, 600)
         with started(*sites):
             rounds = place / "coordinator" / "run" / "metrics.jsonl"
-            until(lambda: rounds.is_file() or coordinator.process.poll() is not None, coordinator.said, 300)
+            until(lambda: rounds.is_file() or coordinator.process.poll() is not None, coordinator.said, 900)
             assert coordinator.stop() == 130, coordinator.said()
             assert not coordinator.healthy()
             assert [site.healthy() for site in sites] == [True] * 3  # they wait for it
@@ -184,7 +184,7 @@ def test_the_coordinator_of_the_cluster_runs_with_keys_from_its_secret(image: Im
     scans = write_scans(place)
     sites = [Compose([COMPOSE, OWN_DATA], image, place, scans, compose.port).container(name) for name in SITES]
     with started(coordinator, *sites):
-        until(lambda: coordinator.healthy() or coordinator.process.poll() is not None, coordinator.said, 180)
+        until(lambda: coordinator.healthy() or coordinator.process.poll() is not None, coordinator.said, 600)
         assert coordinator.code() == 0, coordinator.said()
         assert [site.code() for site in sites] == [0] * 3, [site.said() for site in sites]
     assert (place / "pod-data" / "run" / "summary.json").is_file()

@@ -96,7 +96,7 @@ def test_the_units_run_a_federation_that_is_stopped_once(tmp_path: Path) -> None
     running = [start(machine, unit, log) for machine, unit, log in zip(machines, units, logs, strict=True)]
     try:
         rounds = machines[0] / "run" / "metrics.jsonl"
-        until(lambda: rounds.is_file() or running[0].poll() is not None, logs[0].read_text, 300)
+        until(lambda: rounds.is_file() or running[0].poll() is not None, logs[0].read_text, 900)
         running[0].send_signal(signal.SIGINT)
         assert running[0].wait(60) == 130, logs[0].read_text()
         running[0] = start(machines[0], units[0], logs[0])
