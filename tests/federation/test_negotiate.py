@@ -81,7 +81,8 @@ def test_what_departs_is_facts_arrays_and_sums(scans: Path) -> None:
     facts = {"client", "name", "samples", "protocol", "side", "channels", "classes", "mask key", "mask signature"}
     assert set(outgoing.info.fields()) == facts
     assert set(outgoing.tensors) == {"model", "aux"}
-    assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "agreement"}
+    evidence = {f"fit/{name}" for name in ("temperature", "rate", "confidence", "counts", "labels", "agreement")}
+    assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "bounds/norms"} | evidence
     assert outgoing.sums["weight"] == 24
     assert all(isinstance(value, float) for value in outgoing.sums.values())
 
@@ -152,7 +153,7 @@ def _nothing(place: Path) -> None:
 SERVE = {
     "neither keys nor insecure": (_nothing, "--clients 2", "Sites need keys and a certificate to trust"),
     "both": (_keys, "--credentials keys/server --insecure", "Sites need keys and a certificate to trust"),
-    "no such keys": (_nothing, "--credentials nowhere", "The file nowhere/ca.crt is missing."),
+    "no such keys": (_nothing, "--credentials nowhere", "There is no folder nowhere of credentials."),
     "a site's keys": (_keys, "--credentials keys/sites/north", "The file keys/sites/north/server.pem is missing."),
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
     "how many": (_nothing, "--insecure", "It is not said how many sites there are to be."),
@@ -170,7 +171,7 @@ SERVE = {
 JOIN = {
     "neither keys nor insecure": (_nothing, "--server a:1", "A site needs its credentials, or all are on one machine."),
     "both": (_keys, "--server a:1 --insecure --credentials keys/sites/north", "A site needs its credentials"),
-    "no such keys": (_nothing, "--server a:1 --credentials nowhere", "The file nowhere/ca.crt is missing."),
+    "no such keys": (_nothing, "--server a:1 --credentials nowhere", "There is no folder nowhere of credentials."),
     "the server's keys": (
         _keys,
         "--server a:1 --credentials keys/server",
