@@ -111,12 +111,14 @@ def measure(stand_in: StandIn, method: str, seed: int, workers: int | None = Non
         experiment = rofl.preset("digits", method=method, seed=seed, **{**stand_in.settings, **extra})
         run = rofl.run(experiment, folder.path, workers=workers)
     summary, audit = run.summary, run.summary.audit
+    if audit and audit.calibration_error is None:  # a run of an earlier version
+        audit = rofl.audit_run(folder.path, workers=workers).metrics().audit
     return Figures(
         last=summary.test_accuracy or 0.0,
         best=summary.best_accuracy or 0.0,
         average_precision=audit.average_precision if audit else None,
         f1=audit.f1 if audit else None,
-        ece=getattr(audit, "ece", None),
+        ece=audit.calibration_error if audit else None,
         estimated_noise=summary.estimated.ratio if summary.estimated else None,
         true_noise=summary.noise.achieved,
         seconds=summary.seconds,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rofl.audit.suspects import Suspects
+from rofl.core.classification import reliability
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,25 @@ def average_precision(score: Tensor, wrong: Tensor) -> float | None:
     from sklearn.metrics import average_precision_score  # slow to import
 
     return float(average_precision_score(wrong.numpy(), score.numpy())) if bool(wrong.any()) else None
+
+
+def calibration_error(score: Tensor, wrong: Tensor) -> float | None:
+    """Return how far scores are from being probabilities: the expected calibration error, in ten bins.
+
+    Args:
+        score: (n,) as probabilities that a label is wrong.
+        wrong: (n,) mask of the labels that are wrong.
+
+    Returns:
+        A share, or None for no samples.
+
+    >>> import torch
+    >>> round(calibration_error(torch.tensor([0.9, 0.9]), torch.tensor([True, False])), 2)
+    0.4
+    """
+    if not len(score):
+        return None
+    return sum(each.gap * each.samples for each in reliability(score, wrong)) / len(score)
 
 
 def suggestion_accuracy(suspects: Suspects, truth: Tensor, wrong: Tensor) -> float | None:

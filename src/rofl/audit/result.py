@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
+from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
 from rofl.audit.noise_estimation import noise_ratio, transition_counts
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
@@ -47,6 +47,7 @@ class ListQuality:
     f1: float | None
     average_precision: float | None  # of the ranking by score
     suggestion_accuracy: float | None  # of the wrong labels that are flagged, the share with the right suggestion
+    calibration_error: float | None = None  # of the scores as probabilities, in ten bins (ECE); runs of 0.1 have none
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQualit
         f1=flags.f1,
         average_precision=average_precision(suspects.score, federated.wrong),
         suggestion_accuracy=suggestion_accuracy(suspects, federated.images.train_labels, federated.wrong),
+        calibration_error=calibration_error(suspects.score, federated.wrong),
     )
 
 
