@@ -3,9 +3,10 @@
 All of it is a function of the records of rounds, so that a resumed run decides as one that was not interrupted.
 
 Where the server sees single updates, the one that lies farthest from the others is set aside. Under masks it does not,
-and looks for the suspect by leaving out one client after the other: if a round is good without a client, that client
-is set aside. The first bad round is only repeated with everybody, so that nobody is blamed for what happens once;
-unless somebody takes part who was set aside before.
+and looks for the suspect by leaving out clients in turn, half of those that may be it at a time, as far as enough are
+left for masks: if a round is good without some clients, the suspect is among them. A first fall of agreement is only
+repeated with everybody, so that nobody is blamed for what happens once; a sum that no honest clients can have sent is
+searched for at once, and so is a fall in a round with a client that was set aside before.
 """
 
 from collections import deque
@@ -41,15 +42,15 @@ class Rollback:
         self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
         self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
         self._times: dict[int, int] = {}  # client -> how often it was set aside
-        self._trial: int | None = None  # the client that is left out to see whether a round is good without it
-        self._tried: list[int] = []
+        self._trial: list[int] = []  # clients that are left out to see whether a round is good without them
+        self._candidates: list[int] = []  # clients that may be the suspect
         self._futile = 0
         self._reason = ""  # of the last bad round
 
     def aside(self, index: int) -> frozenset[int]:
         """Return the clients that are set aside in a round."""
         known = {client for client, until in self._until.items() if index < until}
-        return frozenset(known | ({self._trial} if self._trial is not None else set()))
+        return frozenset(known | set(self._trial))
 
     def judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> str:
         """Return why the result of a round is beyond reason, as the end of a sentence; empty where it is not.
@@ -79,35 +80,61 @@ class Rollback:
             events.append(self._undone(record))
             events += self._search(record)
         else:
-            if self._trial is not None:
-                suspect, self._trial = self._trial, None
-                events.append(self._set_aside(suspect, record.round, "the round was good without it"))
-            self.bad, self._tried = 0, []
+            events += self._narrow(record.round)
+            self.bad = 0
             if record.held_out is not None:
                 self._good.append(record.held_out)
         return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record
 
+    def _narrow(self, index: int) -> list[GuardEvent]:
+        """Draw the conclusion from a good round: the suspect is among those that were left out of it."""
+        trial, self._trial = self._trial, []
+        if len(trial) > 1:
+            self._candidates = trial
+            return [self._try(index)]
+        self._candidates = []
+        return [self._set_aside(trial[0], index, "the round was good without it")] if trial else []
+
     def _search(self, record: RoundRecord) -> list[GuardEvent]:
-        """Decide who is left out of the next rounds."""
-        if self._trial is not None:
-            self._tried.append(self._trial)
-            self._trial = None
-        least = _HIDDEN if self.experiment.transport == "fixed" else 1
-        aside = self.aside(record.round + 1)
-        left = [client for client in range(self.experiment.clients) if client not in aside]
-        if record.suspects and record.suspects[0] in left and len(left) > least:
+        """Decide who is left out of the next rounds, after a bad one."""
+        tried, self._trial = self._trial, []
+        self._candidates = [client for client in self._candidates if client not in tried]
+        left = self._left(record.round + 1)
+        if record.suspects and record.suspects[0] in left and len(left) > self._least:
+            self._candidates = []
             return [self._set_aside(record.suspects[0], record.round, "its update lay far from the others'")]
-        if self.bad == 1 and not any(client in self._times for client in left):
+        at_once = record.nobody_left or any(client in self._times for client in left)
+        if self.bad == 1 and not tried and not at_once:
             return []
-        candidates = [client for client in left if client not in self._tried]
-        candidates.sort(key=lambda client: -self._times.get(client, 0))  # those that were set aside before come first
-        if not candidates or len(left) <= least:
-            whoever = "whichever site was left out" if self._tried else "and there are too few sites to leave one out"
+        if not tried:
+            self._candidates = sorted(left, key=lambda client: -self._times.get(client, 0))  # known ones first
+        if not self._candidates or len(left) <= self._least:
+            whoever = "whichever site was left out" if tried else "and there are too few sites to leave one out"
             self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
             return []
-        self._trial = candidates[0]
-        message = f"Round {record.round + 1} is tried without {self._name(self._trial)}."
-        return [GuardEvent(sign="set aside", round=record.round, message=message, acted=True)]
+        return [self._try(record.round)]
+
+    def _try(self, index: int) -> GuardEvent:
+        """Leave out half of the candidates in the next round, as far as enough others are left; one if it is known."""
+        most = len(self._left(index + 1)) - self._least
+        known = self._candidates[0] in self._times
+        count = 1 if known else max(1, min((len(self._candidates) + 1) // 2, most))
+        if len(self._candidates) > 1:
+            count = min(count, len(self._candidates) - 1)
+        self._trial = self._candidates[:count]
+        names = " and ".join(self._name(client) for client in self._trial)
+        message = f"Round {index + 1} is tried without {names}."
+        return GuardEvent(sign="set aside", round=index, message=message, acted=True)
+
+    def _left(self, index: int) -> list[int]:
+        """Return the clients that may take part in a round."""
+        aside = self.aside(index)
+        return [client for client in range(self.experiment.clients) if client not in aside]
+
+    @property
+    def _least(self) -> int:
+        """How many clients a round needs."""
+        return _HIDDEN if self.experiment.transport == "fixed" else 1
 
     def _undone(self, record: RoundRecord) -> GuardEvent:
         back = f"the model of round {record.restored}" if record.restored else "the initial model"
