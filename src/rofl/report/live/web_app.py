@@ -2,7 +2,6 @@
 
 import secrets
 from dataclasses import asdict
-from importlib.metadata import version
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -11,6 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from rofl.core.version import __version__
 from rofl.report.environment import read_static, render
 from rofl.report.live.page_access import Address, PageAccess
 from rofl.report.live.run_watcher import RunWatcher
@@ -44,7 +44,7 @@ def make_app(watcher: RunWatcher, access: PageAccess) -> ASGIApp:
             nonce=nonce,
             styles=[read_static(name) for name in ("style.css", "live.css")],
             script=read_static("live.js"),
-            version=version("rofl"),
+            version=__version__,
         )
         return HTMLResponse(html, headers={**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)})
 
