@@ -73,7 +73,7 @@ def check_web() -> None:
     from importlib.util import find_spec
 
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise UserError("The live view needs starlette and uvicorn.", "pip install '.[watch]'")
+        raise UserError("The live view needs starlette and uvicorn.", "pip install 'fed-noisy-labels[watch]'")
 
 
 def _print_link(page: "LivePage", note: str, token_file: Path | None = None) -> None:
