@@ -152,8 +152,12 @@ def _nothing(place: Path) -> None:
 SERVE = {
     "neither keys nor insecure": (_nothing, "--clients 2", "Sites need keys and a certificate to trust"),
     "both": (_keys, "--credentials keys/server --insecure", "Sites need keys and a certificate to trust"),
-    "no such keys": (_nothing, "--credentials nowhere", "The file nowhere/ca.crt is missing."),
-    "a site's keys": (_keys, "--credentials keys/sites/north", "The file keys/sites/north/server.pem is missing."),
+    "no such keys": (_nothing, "--credentials nowhere", "There is no folder nowhere of credentials."),
+    "a site's keys": (
+        _keys,
+        "--credentials keys/sites/north",
+        "keys/sites/north has a site's credentials, not the coordinator's.",
+    ),
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
     "how many": (_nothing, "--insecure", "It is not said how many sites there are to be."),
     "in the way": (_local_run, "--insecure --clients 2 --out run", "run is in the way: it is not an empty folder."),
@@ -170,11 +174,11 @@ SERVE = {
 JOIN = {
     "neither keys nor insecure": (_nothing, "--server a:1", "A site needs its credentials, or all are on one machine."),
     "both": (_keys, "--server a:1 --insecure --credentials keys/sites/north", "A site needs its credentials"),
-    "no such keys": (_nothing, "--server a:1 --credentials nowhere", "The file nowhere/ca.crt is missing."),
+    "no such keys": (_nothing, "--server a:1 --credentials nowhere", "There is no folder nowhere of credentials."),
     "the server's keys": (
         _keys,
         "--server a:1 --credentials keys/server",
-        "The file keys/server/site.key is missing.",
+        "keys/server has the coordinator's credentials, not a site's.",
     ),
     "no server": (_nothing, "--insecure", "It is not said where the coordinator is."),
     "elsewhere": (_nothing, "--server a.example.org:1 --insecure", "--insecure is for one machine"),
