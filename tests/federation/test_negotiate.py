@@ -175,7 +175,7 @@ JOIN = {
     "the server's keys": (
         _keys,
         "--server a:1 --credentials keys/server",
-        "The file keys/server/site.key is missing.",
+        "keys/server has the coordinator's credentials, not a site's.",
     ),
     "no server": (_nothing, "--insecure", "It is not said where the coordinator is."),
     "elsewhere": (_nothing, "--server a.example.org:1 --insecure", "--insecure is for one machine"),
