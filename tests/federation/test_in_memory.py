@@ -28,7 +28,7 @@ from rofl.federation.tensor_records import get_tensors
 from rofl.methods import METHODS
 from rofl.methods.base import ServerState, Update
 from rofl.training.inputs import load_inputs
-from rofl.training.loop import load_or_init, train
+from rofl.training.loop import Names, load_or_init, train
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import start_simulation
 from tests.federation.in_memory_grid import InMemoryGrid
@@ -105,7 +105,7 @@ def test_a_run_that_the_guard_changes_gives_the_digest_of_a_local_run(tmp_path: 
     folder.write_experiment(chosen)
     with start_simulation(chosen, federated, network, begin(chosen), workers=0) as simulation:
         start, server_engine = load_or_init(folder, chosen, network), ServerEngine(engine, 10, (simulation, federated))
-        trained = train(folder, chosen, start, server_engine, None, federated.images.classes)
+        trained = train(folder, chosen, start, server_engine, None, Names(federated.images.classes))
     assert digest(trained.last.model, trained.last.aux) == local.summary.digest
     assert trained.selected_round == local.summary.selected_round
     assert [record.warnings for record in trained.history] == [record.warnings for record in local.history]
@@ -132,9 +132,7 @@ def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
 def test_the_strategy_gives_it_too_by_flowers_own_loop(transport: str, tmp_path: Path) -> None:
     chosen = experiment("joint", method__start=1, transport=transport)
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary
-    strategy = MethodStrategy(
-        chosen.build_method(), begin(chosen), chosen.toml(), chosen.clients, chosen.cohort, chosen.seed
-    )
+    strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen)
     result = strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
     assert digest(strategy.server_state.model, strategy.server_state.aux) == local.digest
     assert result.evaluate_metrics_clientapp[ROUNDS]["accuracy"] == pytest.approx(local.final_accuracy)
@@ -151,7 +149,7 @@ def test_half_the_bytes_on_the_line_give_it_and_at_the_end_all_have_the_same_mod
     )
     assert sorted(reports.finished) == list(range(CLIENTS))
     assert RunDir(tmp_path / "site").read_summary().digest == local.summary.digest
-    strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen.toml(), CLIENTS, chosen.cohort, chosen.seed)
+    strategy = MethodStrategy(chosen.build_method(), begin(chosen), chosen)
     strategy.start(grid_of(), ArrayRecord({}), num_rounds=ROUNDS)
     assert digest(strategy.server_state.model, strategy.server_state.aux) == local.summary.digest
 

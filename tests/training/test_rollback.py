@@ -116,7 +116,7 @@ def test_a_run_stops_where_every_site_is_left_out_twice() -> None:
 def spoil(monkeypatch: pytest.MonkeyPatch, bad: range) -> None:
     """Let client 0 make the model useless in some rounds, as if nothing had checked its update."""
 
-    def poisoned(method: Any, server_state: ServerState, ctx: Any, cohort: list[int], *rest: Any) -> RoundResult:
+    def poisoned(method: Any, server_state: ServerState, ctx: Any, cohort: dict[int, float], *rest: Any) -> RoundResult:
         result = aggregate_round(method, server_state, ctx, cohort, *rest)
         if ctx.index not in bad or 0 not in cohort or "0" in map(str, result.dropped):
             return result

@@ -33,10 +33,7 @@ def main(grid: Grid, context: Context) -> None:
     strategy = MethodStrategy(
         method,
         method.init(network.build()),
-        experiment.toml(),
-        experiment.clients,
-        experiment.cohort,
-        experiment.seed,
+        experiment,
     )
     strategy.start(grid, ArrayRecord({}), num_rounds=experiment.rounds)
     last = strategy.server_state.evaluated()

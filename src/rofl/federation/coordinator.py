@@ -27,7 +27,7 @@ from rofl.federation.site_registry import SiteRegistry
 from rofl.training.guard import BLAME, judge_counts
 from rofl.training.inputs import load_inputs
 from rofl.training.lock import LOCK_FILE, exclusive
-from rofl.training.loop import Listener, load_or_init, train, training_summary
+from rofl.training.loop import Listener, Names, load_or_init, train, training_summary
 from rofl.training.network_choice import network_at_sites, settle_network
 from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run_dir import RunDir
@@ -226,7 +226,7 @@ def _train(
         server_engine = ServerEngine(engine, network.classes, test)
         names = {client: site.name for client, site in registry.sites.items()}
         listener = _with_log(callbacks.listener, registry.log)
-        trained = train(run_dir, experiment, start, server_engine, listener, classes, names)
+        trained = train(run_dir, experiment, start, server_engine, listener, Names(classes, names))
         callbacks.on_message("All rounds are done; the sites judge their labels.")
         shared = _history_for_sites(trained.history)
         reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)

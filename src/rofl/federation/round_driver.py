@@ -127,7 +127,8 @@ class RoundDriver:
             replies = self._too_few(plan, answered, replies)
         updates = self._updates(plan, replies)
         method = self.method.cautious() if plan.cautious else self.method
-        return aggregate_round(method, plan.server_state, ctx, plan.cohort, updates, plan.started, self.declared)
+        cohort = {client: float(self.declared.get(client, 0)) for client in plan.cohort}
+        return aggregate_round(method, plan.server_state, ctx, cohort, updates, plan.started)
 
     def aggregate_sum(self, plan: RoundPlan, summed: SumResult) -> RoundResult:
         """Make the next server state from a sum of updates, of which no single one is known here.

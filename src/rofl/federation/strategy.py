@@ -7,6 +7,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Met
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from rofl.config.schema import Experiment
 from rofl.federation.messaging import error_reason
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.federation.round_driver import RoundDriver, RoundPlan
@@ -28,10 +29,7 @@ class MethodStrategy(Strategy):
     Args:
         method: `experiment.build_method()`.
         server_state: `method.init(network)`, or that of a checkpoint.
-        settings: `experiment.toml()`, for the sites.
-        clients: How many sites there are; all are waited for before the first round.
-        cohort: How many of them train in a round.
-        seed: The experiment's.
+        experiment: The settings, which the sites get, too; all its clients are waited for before the first round.
         wait: Seconds to wait for the sites.
 
     Attributes:
@@ -42,14 +40,12 @@ class MethodStrategy(Strategy):
         self,
         method: Method,
         server_state: ServerState,
-        settings: str,
-        clients: int,
-        cohort: int,
-        seed: int,
+        experiment: Experiment,
         wait: float = 600.0,
     ) -> None:
-        self.method, self.server_state, self.settings = method, server_state, settings
-        self.clients, self.cohort, self.seed, self.wait = clients, cohort, seed, wait
+        self.method, self.server_state, self.settings = method, server_state, experiment.toml()
+        self.clients, self.cohort = experiment.clients, experiment.cohort
+        self.seed, self.wait = experiment.seed, wait
         self.results: list[RoundResult] = []
         self._driver: RoundDriver | None = None  # made when Flower hands over its grid
         self._plan: RoundPlan | None = None

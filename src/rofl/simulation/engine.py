@@ -72,7 +72,7 @@ class Simulation:
             replies = self._replies(server_state, index, cohort, results, aside)
             declared = {client: float(self.sizes[client]) for client in cohort}
             ctx = RoundContext(index, self.seed)
-            result = aggregate_round(method, server_state, ctx, cohort, replies, started, declared)
+            result = aggregate_round(method, server_state, ctx, declared, replies, started)
             for part, part_jobs in zip(overlap, jobs_beside, strict=True):
                 self._predicted[part] = server_state, parse_predictions(islice(results, len(part_jobs)))
             server_state = result.server_state

@@ -83,10 +83,9 @@ def aggregate_round(
     method: Method,
     server_state: ServerState,
     ctx: RoundContext,
-    cohort: list[int],
+    cohort: Mapping[int, float],
     replies: Iterable[ClientReply],
     started: float,
-    declared: Mapping[int, float],
 ) -> RoundResult:
     """Add the updates of a cohort and take the server's step.
 
@@ -98,10 +97,9 @@ def aggregate_round(
         method: the federated method.
         server_state: the state that was broadcast; it stays where no update can be used.
         ctx: the round, with client -1.
-        cohort: the clients.
+        cohort: the clients in their order, with the number of samples that each has by its own account.
         replies: an update for each client of the cohort, in its order, and why it cannot be used.
         started: `time.perf_counter()` when the round began.
-        declared: how many samples each client has, by its own account.
     """
     total = method.zero_update(server_state)
     dropped: dict[int, str] = {}
@@ -114,7 +112,7 @@ def aggregate_round(
                     dropped[client] = problem
                 else:
                     updates[client] = update
-            refused = screen(method, server_state, updates, declared)
+            refused = screen(method, server_state, updates, cohort)
             used = {client: update for client, update in updates.items() if client not in refused}
             dropped = {client: (dropped | refused)[client] for client in cohort if client in (dropped | refused)}
             total, suspects = method.combine(list(used.values()), server_state), find_suspects(used)
@@ -124,7 +122,7 @@ def aggregate_round(
                     dropped[client] = problem
                 else:
                     total = total + update
-    return apply_total(method, server_state, ctx, CohortTotal(cohort, total, dropped, suspects=suspects), started)
+    return apply_total(method, server_state, ctx, CohortTotal(list(cohort), total, dropped, suspects=suspects), started)
 
 
 def screen(

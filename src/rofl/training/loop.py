@@ -104,14 +104,21 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
     return start
 
 
+@dataclass(frozen=True)
+class Names:
+    """What warnings call classes and clients."""
+
+    classes: Sequence[str] = ()
+    clients: Mapping[int, str] | None = None  # by their numbers where None
+
+
 def train(
     folder: RunDir,
     experiment: Experiment,
     start: Checkpoint,
     engine: Engine,
     listener: Listener | None,
-    classes: Sequence[str] = (),
-    names: Mapping[int, str] | None = None,
+    names: Names = Names(),
 ) -> Trained:
     """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
 
@@ -121,8 +128,7 @@ def train(
         start: where it stands.
         engine: where the clients are.
         listener: called with every round.
-        classes: the names of the classes, for warnings.
-        names: the names of the clients, for warnings; their numbers where None.
+        names: what warnings call classes and clients.
 
     Returns:
         The last and the selected server state, and the records of all rounds.
@@ -132,8 +138,8 @@ def train(
         UserError: no client's update could be used in the last round; that round is not on disk. Or rounds go wrong
             whoever is left out, or metrics.jsonl is damaged.
     """
-    rollback = Rollback(experiment, names) if experiment.bounds.rollback else None
-    progress = _Progress(folder, experiment, start, RunMonitor(experiment, classes), rollback)
+    rollback = Rollback(experiment, names.clients) if experiment.bounds.rollback else None
+    progress = _Progress(folder, experiment, start, RunMonitor(experiment, names.classes), rollback)
     try:
         progress.run(engine, lambda record: listener(experiment, record) if listener is not None else None)
     except KeyboardInterrupt:

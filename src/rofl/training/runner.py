@@ -30,7 +30,7 @@ from rofl.training.guard import judge_model
 from rofl.training.held_out import Evaluation, count_agreement, count_classes
 from rofl.training.inputs import accuracy, dataset_of, load_inputs, with_components
 from rofl.training.lock import LOCK_FILE, exclusive
-from rofl.training.loop import Engine, Listener, Trained, load_or_init, train, training_summary
+from rofl.training.loop import Engine, Listener, Names, Trained, load_or_init, train, training_summary
 from rofl.training.network_choice import settle_network
 from rofl.training.notebook import notebook_listener, run_html
 from rofl.training.records import RoundRecord, RunSummary
@@ -261,7 +261,7 @@ def _continue(
         with start_simulation(experiment, federated, network, start.server_state, workers, states) as simulation:
             engine = LocalEngine(simulation, federated)
             notify = listener or notebook_listener()
-            trained = train(folder, experiment, start, engine, notify, federated.images.classes)
+            trained = train(folder, experiment, start, engine, notify, Names(federated.images.classes))
             saved = trained.selected_state
             logits, features = simulation.predict(saved, "train", len(federated.labels))
             result = audit_labels(federated, saved.aux.get("centroids"), logits, features)
