@@ -112,13 +112,16 @@ class Names:
     clients: Mapping[int, str] | None = None  # by their numbers where None
 
 
+_NO_NAMES = Names()
+
+
 def train(
     folder: RunDir,
     experiment: Experiment,
     start: Checkpoint,
     engine: Engine,
     listener: Listener | None,
-    names: Names = Names(),
+    names: Names = _NO_NAMES,
 ) -> Trained:
     """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
 
