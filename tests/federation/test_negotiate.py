@@ -154,7 +154,7 @@ SERVE = {
     "neither keys nor insecure": (_nothing, "--clients 2", "Sites need keys and a certificate to trust"),
     "both": (_keys, "--credentials keys/server --insecure", "Sites need keys and a certificate to trust"),
     "no such keys": (_nothing, "--credentials nowhere", "There is no folder nowhere of credentials."),
-    "a site's keys": (_keys, "--credentials keys/sites/north", "The file keys/sites/north/server.pem is missing."),
+    "a site's keys": (_keys, "--credentials keys/sites/north", "keys/sites/north has a site's credentials"),
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
     "how many": (_nothing, "--insecure", "It is not said how many sites there are to be."),
     "in the way": (_local_run, "--insecure --clients 2 --out run", "run is in the way: it is not an empty folder."),

@@ -200,12 +200,7 @@ UNFIT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "damaged checkpoint": (lambda run: (run / "checkpoint.safetensors").write_bytes(b"no"), "safetensors is damaged"),
     "damaged settings": (lambda run: (run / "config.toml").write_text("rounds = "), "cannot be read as TOML"),
-    "other network": (lambda run: widen(run / "config.toml"), "The model's predictions could not be made"),
 }
-
-
-def widen(settings: Path) -> None:
-    settings.write_text(settings.read_text().replace("width = 0.25", "width = 0.5"))
 
 
 @pytest.mark.parametrize("trouble", UNFIT)

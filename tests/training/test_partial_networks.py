@@ -30,7 +30,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def experiment(weights: Path, method: str = "rofl", **changes: object) -> rofl.Experiment:
-    return rofl.preset("digits", method=method, model__weights=str(weights), **{**SMALL, **changes})
+    return rofl.preset("digits", method=method, **{"model__weights": str(weights), **SMALL, **changes})
 
 
 def test_only_the_last_layer_travels_and_the_saved_model_is_whole(weights: Path, tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def test_metrics_jsonl_has_a_line_per_round(done: rofl.Run) -> None:
         assert line.keys() == {"round", "accuracy", "seconds", "cohort", "dropped", "metrics", "traffic"} | {
             "held_out",
             "warnings",
+            "suspects",
+            "rolled_back",
+            "restored",
         }
         assert len(set(line["cohort"])) == COHORT
         assert line["dropped"] == {}
@@ -99,7 +102,8 @@ def test_summary_json_has_what_the_design_promises(done: rofl.Run) -> None:
     assert summary["noise"]["kind"] == "symmetric"
     assert summary["noise"]["ratio"] == 0.4
     assert summary["detection"].keys() == {"precision", "recall"}
-    assert list(summary["audit"]) == ["precision", "recall", "f1", "average_precision", "suggestion_accuracy"]
+    figures = ["precision", "recall", "f1", "average_precision", "suggestion_accuracy", "calibration_error"]
+    assert list(summary["audit"]) == figures
     assert summary["classes"] == list("0123456789")
     assert summary["shape"] == [1, 8, 8]
 

@@ -42,7 +42,7 @@ def symmetric_likelihoods(log_probs: Tensor, labels: Tensor) -> Tensor:
         log_probs: (n, K) of the network.
         labels: (n,) as given.
     """
-    rates = torch.tensor(RATES, dtype=torch.float64, device=log_probs.device)  # (R,)
+    rates = torch.tensor(RATES, dtype=torch.float64).to(log_probs.device)  # (R,)
     others = log_probs.shape[1] - 1
     rows = []
     for temperature in TEMPERATURES:

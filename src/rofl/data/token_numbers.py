@@ -53,7 +53,7 @@ def count_tokens(tokenizer: str) -> int:
 @lru_cache(maxsize=2)
 def _tokenizer(content: str) -> Any:
     if importlib.util.find_spec("tokenizers") is None:
-        raise UserError("The package tokenizers is not installed.", "pip install '.[networks]'")
+        raise UserError("The package tokenizers is not installed.", "pip install 'fed-noisy-labels[networks]'")
     import tokenizers
 
     try:

@@ -48,7 +48,8 @@ class MethodRegistry(Registry[type[Method]]):
         Raises:
             UserError: there is none, it is no dataclass, or it lacks a part of the interface.
         """
-        if isinstance(name, str) and name not in self.names() and (ours := _OTHER_NAMES.get(name.casefold())):
+        ours = _OTHER_NAMES.get(name.casefold()) if isinstance(name, str) else None
+        if ours and name not in self.names():  # which looks at all installed packages
             raise UserError(f"There is no method {name!r}: here it is called {ours}.", ours)
         kind = super().find(name)
         if not (inspect.isclass(kind) and is_dataclass(kind)):

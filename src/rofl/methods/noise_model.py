@@ -177,23 +177,25 @@ class NoiseModel:
             sums: over the clients of the round.
             samples: the number of samples that the round was trained with.
         """
+        sums = {name: value.nan_to_num() for name, value in sums.items()}  # noise for privacy may leave anything
         numbers = self.numbers.clone()
         numbers[_WEIGHT] = samples
-        prior = sums["fit/labels"] / sums["fit/labels"].sum().clamp(min=1)
-        before, judged, after, trained = sums["fit/agreement"].tolist()
-        if not judged:  # the first round, in which nothing is predicted
+        labels = sums["fit/labels"].clamp(min=0)
+        prior = labels / labels.sum().clamp(min=1)
+        before, judged, after, trained = sums["fit/agreement"].clamp(min=0).tolist()
+        counts = sums["fit/counts"].double().clamp(min=0)
+        if judged < 1 or float(counts.sum()) < 1:  # the first round, in which nothing is predicted
             return NoiseModel(self.matrix, prior, numbers)
         classes, place = len(self.matrix), noise_fit.best_temperature(sums["fit/temperature"])
-        counts = sums["fit/counts"].double()
-        rate = float(1 - counts.diagonal().sum() / counts.sum().clamp(min=1e-9))
+        rate = float(1 - counts.diagonal().sum() / counts.sum())
         flat = noise.symmetric(classes, min(max(rate, 1e-3), _MAX_RATE))
         matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        deserved = deserved_belief(float(sums["fit/confidence"][place]) / judged, classes)
+        deserved = deserved_belief(min(1.0, float(sums["fit/confidence"][place]) / judged), classes)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
-        numbers[_GAP] = learnt_by_heart(before / judged, after / max(trained, 1))
+        numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth
         numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
         return NoiseModel(matrix.to(self.matrix.dtype), prior, numbers)

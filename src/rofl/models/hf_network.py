@@ -171,7 +171,7 @@ def import_transformers() -> Any:
         UserError: it is not installed.
     """
     if importlib.util.find_spec("transformers") is None:
-        raise UserError("The package transformers is not installed.", "pip install '.[networks]'")
+        raise UserError("The package transformers is not installed.", "pip install 'fed-noisy-labels[networks]'")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     transformers = importlib.import_module("transformers")
     transformers.utils.logging.set_verbosity_error()

@@ -27,7 +27,9 @@ def add_adapters(net: Network, rank: int, seed: int) -> Network:
         UserError: peft is not installed, or the network has nothing to put adapters on.
     """
     if importlib.util.find_spec("peft") is None:
-        raise UserError("The package peft, which model.lora needs, is not installed.", "pip install '.[networks]'")
+        raise UserError(
+            "The package peft, which model.lora needs, is not installed.", "pip install 'fed-noisy-labels[networks]'"
+        )
     from peft import LoraConfig, inject_adapter_in_model
 
     targets = [name for name, layer in net.named_modules() if _fits(layer) and layer is not net.head]

@@ -74,7 +74,9 @@ def import_timm() -> Any:
     if "timm" in sys.modules:
         return sys.modules["timm"]
     if importlib.util.find_spec("timm") is None:
-        raise UserError("The package timm is not installed.", "pip install '.[timm]', or pip install --no-deps timm")
+        raise UserError(
+            "The package timm is not installed.", "pip install 'fed-noisy-labels[timm]', or pip install --no-deps timm"
+        )
     if _loads_torchvision():
         return importlib.import_module("timm")
     with _without_torchvision():

@@ -1,10 +1,12 @@
 """The ranking of a benchmark as an SVG picture, for a page and for a README."""
 
-from html import escape
 from pathlib import Path
+
+from markupsafe import Markup
 
 from rofl.data.atomic import atomic_write
 from rofl.report.charts import COLOURS
+from rofl.report.environment import render
 from rofl.report.formatting import shortened
 from rofl.reproduce.ranking import RankedMethod, Ranking
 
@@ -40,27 +42,28 @@ def ranking_svg(ranking: Ranking, title: str) -> str:
         title: The heading.
     """
     last = max(len(ranking.methods), 2)
-    bottom = _TOP + _STEP * len(ranking.methods)
     difference = ranking.critical_difference
     test = f"; Nemenyi's critical difference {difference:.1f}" if difference is not None else ""
-    parts = [
-        f'<svg class="rk" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 14}" role="img">',
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-        f'<text class="title" x="8" y="22">{escape(title)}</text>',
-        f'<text class="soft" x="8" y="42">Mean rank over {len(ranking.settings)} settings, 1 is the best{test}.</text>',
-    ]
-    for rank in _ticks(last):
-        x = _x(rank, last)
-        parts.append(f'<line x1="{x}" y1="{_TOP - 14}" x2="{x}" y2="{bottom}"/>')
-        parts.append(f'<text class="soft" x="{x}" y="{_TOP - 18}" text-anchor="middle">{rank}</text>')
+    span = None
     if difference is not None:
-        start = _x(ranking.methods[0].mean, last)
-        end = _x(min(ranking.methods[0].mean + difference, last), last)
-        parts.append(f'<line class="bar" x1="{start}" y1="{_TOP - 8}" x2="{end}" y2="{_TOP - 8}"/>')
-        parts.append(f'<line class="limit" x1="{end}" y1="{_TOP - 8}" x2="{end}" y2="{bottom}"/>')
-    for number, method in enumerate(ranking.methods):
-        parts += _method_line(method, ranking.is_tied_with_best(method), _TOP + _STEP * number + _STEP // 2, last)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        best = ranking.methods[0].mean
+        span = _x(best, last), _x(min(best + difference, last), last)
+    return render(
+        "ranking_picture.html.j2",
+        title=title,
+        subtitle=f"Mean rank over {len(ranking.settings)} settings, 1 is the best{test}.",
+        style=Markup(_STYLE),  # ours, with nothing of the user's in it
+        width=_WIDTH,
+        left=_LEFT,
+        top=_TOP,
+        bottom=_TOP + _STEP * len(ranking.methods),
+        ticks=[{"rank": rank, "x": _x(rank, last)} for rank in _ticks(last)],
+        span=span,
+        lines=[
+            _method_line(method, ranking.is_tied_with_best(method), _TOP + _STEP * number + _STEP // 2, last)
+            for number, method in enumerate(ranking.methods)
+        ],
+    )
 
 
 def write_ranking_picture(ranking: Ranking, title: str, out: Path) -> Path:
@@ -75,16 +78,16 @@ def write_ranking_picture(ranking: Ranking, title: str, out: Path) -> Path:
     return out
 
 
-def _method_line(method: RankedMethod, is_best: bool, y: int, last: int) -> list[str]:
-    """Return the name, the dots and the mean rank of a method."""
-    mean, kind = _x(method.mean, last), "best" if is_best else "mean"
-    name = escape(shortened(method.name, _MOST_LETTERS))
-    return [
-        f'<text x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{name}</text>',
-        *(f'<circle class="each" cx="{_x(rank, last)}" cy="{y}" r="3.5"/>' for rank in method.ranks),
-        f'<circle class="{kind}" cx="{mean}" cy="{y}" r="6.5"/>',
-        f'<text class="soft" x="{_WIDTH - 8}" y="{y + 4}" text-anchor="end">{method.mean:.1f}</text>',
-    ]
+def _method_line(method: RankedMethod, is_best: bool, y: int, last: int) -> dict[str, object]:
+    """Return the name, the dots and the mean rank of a method, and where they are."""
+    return {
+        "name": shortened(method.name, _MOST_LETTERS),
+        "y": y,
+        "ranks": [_x(rank, last) for rank in method.ranks],
+        "kind": "best" if is_best else "mean",
+        "mean": _x(method.mean, last),
+        "label": f"{method.mean:.1f}",
+    }
 
 
 def _x(rank: float, last: int) -> float:

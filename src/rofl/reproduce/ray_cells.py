@@ -111,7 +111,7 @@ def _connect(on: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise UserError("Ray is not installed.", "pip install '.[simulation]'") from None
+        raise UserError("Ray is not installed.", "pip install 'fed-noisy-labels[simulation]'") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as later versions do; else Ray warns
     address = os.environ.get("RAY_ADDRESS") or None if on == _LOCAL else on

@@ -62,7 +62,7 @@ def parse_columns(text: str) -> Encoder:
         raise UserError("The columns are too many.")
     try:
         encoder = encoder_from_json(text)
-    except RecursionError as error:
+    except (RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
         raise UserError("The columns cannot be read.") from error
     if isinstance(encoder, TextEncoder):
         if encoder.tokenizer:
