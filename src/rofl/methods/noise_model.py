@@ -15,6 +15,7 @@ _FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from
 _MAX_RATE = 0.8
 _FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
 _FULL_NEED = 0.1  # rate of wrong labels from which labels are corrected fully
+_SOME_NOISE = 0.1  # rate below which nothing is resisted: a model that still learns gains as much as one that memorizes
 _FULL_DISAGREEMENT = (
     0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
 )
@@ -129,13 +130,17 @@ class NoiseModel:
     @property
     def correction(self) -> float:
         """How far labels are corrected, 0 to 1: less where few of them are wrong."""
-        rate = max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
-        return self.belief * min(1.0, rate / _FULL_NEED)
+        return self.belief * min(1.0, self._rate / _FULL_NEED)
 
     @property
     def resistance(self) -> float:
         """How far learning by heart has to be resisted, 0 to 1."""
-        return float(self.numbers[_GAP])
+        noise_seen = min(1.0, max(0.0, (self._rate - _SOME_NOISE) / _FULL_NEED))
+        return float(self.numbers[_GAP]) * (1 - self.belief * (1 - noise_seen))
+
+    @property
+    def _rate(self) -> float:
+        return max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
 
     @property
     def noise_matrix(self) -> Tensor:
