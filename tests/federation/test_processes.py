@@ -24,6 +24,7 @@ def local_digest(tmp_path: Path, **changes: Any) -> str:
     return str(rofl.run(rofl.preset("digits", **keys), tmp_path / "local", workers=0).summary.digest)
 
 
+@pytest.mark.slow
 def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator(
     people: People, tmp_path: Path
 ) -> None:

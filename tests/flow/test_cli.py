@@ -141,6 +141,7 @@ class Halved(FedAvg):
 """
 
 
+@pytest.mark.slow
 def test_a_method_in_a_file_of_the_current_folder_is_trained_resumed_and_compared(tmp_path) -> None:
     (tmp_path / "my_methods.py").write_text(METHOD)
 
@@ -182,6 +183,7 @@ def test_listings_name_everything(tmp_path) -> None:
     assert "rofl demo" in rofl(cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_checkpoint_and_resume_ends_as_if_undisturbed(tmp_path) -> None:
     settings = ["--set", "rounds=6", "--set", "data.train=120", "--set", "clients=4", "--set", "cohort=2"]
     whole = rofl("run", "digits", *settings, "--out", "whole", "--workers", "0", "--json", cwd=tmp_path)

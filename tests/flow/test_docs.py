@@ -129,6 +129,7 @@ def test_commands_of_the_page_on_labelling_tools_run(tmp_path, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("page", ["reproduce.md", "benchmark.md"])
+@pytest.mark.slow
 def test_commands_of_pages_on_tables_are_understood(tmp_path, monkeypatch, page) -> None:
     monkeypatch.chdir(tmp_path)
     found = commands((ROOT / "docs" / page).read_text())

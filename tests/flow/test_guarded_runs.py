@@ -162,6 +162,7 @@ TURNS |= {"cohort": 2, "data__test": 20, "data__validation_share": 0.5, "model__
 
 
 @pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.slow
 def test_wherever_it_is_killed_it_decides_the_same(
     beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ def late_accuracy(run: rofl.Run) -> float:
     return mean(entry.accuracy for entry in run.history[-5:])
 
 
+@pytest.mark.slow
 def test_with_four_of_ten_labels_wrong_rofl_beats_plain_and_finds_them(tmp_path: Path) -> None:
     few = {"data__train": 600, "rounds": 12, "clients": 4, "cohort": 2, "method__batch": 20, "model__width": 0.5}
     changes = {"noise__ratio": 0.4, **few}

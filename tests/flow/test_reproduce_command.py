@@ -81,6 +81,7 @@ def test_a_mistake_is_one_sentence(called, tmp_path, arguments, words) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_grid_end_to_end_and_again(tmp_path) -> None:
     arguments = ["reproduce", "table-participants", "--cells", "1,2", "--out", "kept"]
     first = rofl(*arguments, cwd=tmp_path)
@@ -131,6 +132,7 @@ def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path) -> N
     assert "| Ours | - / 93.5 |" in text
 
 
+@pytest.mark.slow
 def test_a_method_of_somebody_else_runs_in_a_table(tmp_path) -> None:
     method = "tests.simulation.toy_plugin:FedProx"
     arguments = ["table-ablation", "--method", method, "--cells", method, "--out", "out", "--json"]

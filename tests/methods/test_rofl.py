@@ -491,6 +491,7 @@ def test_tau_auto_trains_as_the_same_tau_given() -> None:
     assert not torch.equal(left.aux["centroids"], other.aux["centroids"])
 
 
+@pytest.mark.slow
 def test_tau_auto_comes_near_the_true_ratio_on_the_toy_world() -> None:
     """Of the mean over seeds: one run of so small a world is chaotic, and ends elsewhere on another CPU.
 

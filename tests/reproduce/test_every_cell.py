@@ -99,6 +99,7 @@ def test_every_tiny_experiment_goes_through_a_round(tmp_path: Path) -> None:
     assert run_all(chosen, tmp_path) == 98  # the others differ in their schedule or clients a round
 
 
+@pytest.mark.slow
 def test_every_lite_and_paper_experiment_goes_through_a_round(tmp_path: Path, some_files: Path) -> None:
     chosen = [*experiments("lite"), *experiments("paper")]
     assert len(chosen) == EXPERIMENTS["lite"] + EXPERIMENTS["paper"]

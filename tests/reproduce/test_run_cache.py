@@ -54,6 +54,7 @@ def workers_of(pid: int) -> set[int]:
 # --- running ---
 
 
+@pytest.mark.slow
 def test_cells_side_by_side_end_as_runs_do_and_are_kept(tmp_path: Path) -> None:
     """One of them was stopped before, and goes on; one is named twice."""
     cache, stopped = RunCache(tmp_path), FEW[0]
@@ -133,6 +134,7 @@ def test_a_folder_of_an_older_version_with_any_name_is_found(tmp_path: Path) -> 
 # --- what goes wrong ---
 
 
+@pytest.mark.slow
 def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     endless, cache = tiny(rounds=LONG, checkpoint_every=LONG), RunCache(tmp_path)
     lines = cache.find(endless).path / "metrics.jsonl"
@@ -194,6 +196,7 @@ def started_by(process: "subprocess.Popen[str]") -> set[int]:
     return {worker, *until(lambda: children(worker))}
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_nobody_behind_and_goes_on_next_time(tmp_path: Path) -> None:
     place = RunCache(tmp_path / "kept" / "tiny" / "cells").find(cell_of(tmp_path))
     with command(tmp_path) as process:
@@ -211,6 +214,7 @@ def test_a_killed_command_leaves_nobody_behind_and_goes_on_next_time(tmp_path: P
     assert outcome(place.path) == undisturbed(cell_of(tmp_path))
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_command_and_its_processes(tmp_path: Path) -> None:
     with command(tmp_path) as process:
         others = started_by(process)

@@ -58,6 +58,7 @@ def test_worker_processes_give_the_same_run(here: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.slow
 def test_a_killed_run_is_resumed_by_what_its_settings_name(here: Path, tmp_path: Path, workers: int) -> None:
     with pytest.raises(Killed):
         rofl.run(foreign(), tmp_path / "run", workers=workers, listener=kill_after(2))
