@@ -3,6 +3,8 @@
 from pathlib import Path
 from statistics import mean
 
+import pytest
+
 import rofl
 
 

@@ -106,10 +106,11 @@ def test_a_picture_opens_large_and_is_zoomed_and_moved(opened, cards):
         seen.card(1).locator("img").click()
         assert where.locator("#viewer").is_visible()
         assert where.inner_text("#caption").startswith(samples[1])
-        scale = "Number(document.getElementById('large').style.transform.match(/scale\\((.*)\\)/)[1])"
+        scale = "Number(document.getElementById('large').style.transform.match(/scale\\((.*)\\)/)?.[1])"
+        wait_until(where, lambda: where.evaluate(f"Number.isFinite({scale})"))  # the picture is loaded
         before = where.evaluate(scale)
         where.click("#zoom-in")
-        assert where.evaluate(scale) == pytest.approx(1.5 * before)
+        wait_until(where, lambda: where.evaluate(scale) == pytest.approx(1.5 * before))
         where.hover("#stage")
         where.mouse.wheel(0, -400)
         wait_until(where, lambda: where.evaluate(scale) > 2 * before)
@@ -121,7 +122,7 @@ def test_a_picture_opens_large_and_is_zoomed_and_moved(opened, cards):
         where.mouse.down()
         where.mouse.move(middle[0] + 40, middle[1])
         where.mouse.up()
-        assert where.evaluate(left) == pytest.approx(start + 40, abs=1)
+        wait_until(where, lambda: where.evaluate(left) == pytest.approx(start + 40, abs=1))
         seen.press("ArrowRight")
         assert where.inner_text("#caption").startswith(samples[2])
         wait_until(where, lambda: where.evaluate(scale) == pytest.approx(before))  # each picture begins whole
@@ -143,7 +144,7 @@ def test_larger_copies_are_in_the_page_where_it_is_asked_for(opened, photos, tmp
         with visit(opened, path) as seen:
             assert seen.card(0).locator("img").evaluate("image => image.naturalWidth") <= 64
             seen.card(0).locator("img").click()
-            seen.page.wait_for_function("large.complete && large.naturalWidth")
+            wait_until(seen.page, lambda seen=seen: seen.page.evaluate("large.complete && large.naturalWidth"))
             assert (seen.page.evaluate("large.naturalWidth") == 300) == (width == 300)
 
 
@@ -154,18 +155,18 @@ def test_files_beside_the_page_are_shown_in_their_own_size(opened, photos, tmp_p
     with visit(opened, path, may_load=lambda url: url.endswith(".png")) as seen:
         place = next(i for i, link in enumerate(links) if link)
         seen.card(place).locator("img").click()
-        seen.page.wait_for_function("large.complete && large.naturalWidth === 300")
+        wait_until(seen.page, lambda seen=seen: seen.page.evaluate("large.complete && large.naturalWidth === 300"))
         seen.press("Escape")
         unlinked = links.index("")
         seen.card(unlinked).locator("img").click()
-        seen.page.wait_for_function("large.complete && large.naturalWidth < 100")
+        wait_until(seen.page, lambda seen=seen: seen.page.evaluate("large.complete && large.naturalWidth < 100"))
     assert "the images that lie beside it" in path.read_text()
     moved = tmp_path / "elsewhere" / "page.html"
     moved.parent.mkdir()
     shutil.copy(path, moved)
     with visit(opened, moved, may_load=lambda url: url.endswith(".png"), quiet=False) as seen:
         seen.card(links.index(next(filter(None, links)))).locator("img").click()
-        seen.page.wait_for_function("caption.textContent.includes('not where it was')")
+        wait_until(seen.page, lambda seen=seen: seen.page.evaluate("caption.textContent.includes('not where it was')"))
         assert seen.page.evaluate("large.naturalWidth") > 0
 
 
