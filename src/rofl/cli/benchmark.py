@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from rofl.cli.app import app, print_json, print_listing, print_message, stdout
-from rofl.cli.options import DataDir, Json
+from rofl.cli.options import DataDir, Jobs, Json, PlanOnly
 from rofl.errors import UserError
 
 ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scale, which would import torch
@@ -26,13 +26,13 @@ def benchmark_command(
     ] = None,
     seeds: Annotated[int, typer.Option(min=0, help="runs of each cell; 0: 5 at tiny, 3 at lite, else 1")] = 0,
     out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/benchmark"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
+    jobs: Jobs = None,
     on: Annotated[
         str,
         typer.Option(metavar="RAY", help="run cells on Ray: `ray`, or ray://HOST:PORT. Trust its nodes: it pickles"),
     ] = "",
     data_dir: DataDir = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="print what it would cost here, and run nothing")] = False,
+    plan_only: PlanOnly = False,
     list_all: Annotated[bool, typer.Option("--list", help="list benchmarks, settings and methods")] = False,
     as_json: Json = False,
 ) -> None:

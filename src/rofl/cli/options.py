@@ -38,6 +38,8 @@ Dp = Annotated[
     ),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS and no keys: on this machine only")]
+Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="cells side by side; one per core, 1 at scale paper")]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="print what it would cost here, and run nothing")]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 

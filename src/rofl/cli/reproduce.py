@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from rofl.cli.app import app, print_json, print_listing, print_message, stdout
-from rofl.cli.options import DataDir, Json, Seeds
+from rofl.cli.options import DataDir, Jobs, Json, PlanOnly, Seeds
 from rofl.errors import UserError
 
 ScaleName = Literal["tiny", "lite", "paper"]  # as rofl.reproduce.Scale, which would import torch
@@ -24,9 +24,9 @@ def reproduce_command(
     method: Annotated[str, typer.Option(help="a further method for each table, such as package.module:Class")] = "",
     seeds: Seeds = 1,
     out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/reproduce"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="cells side by side; one per core, 1 at scale paper")] = None,
+    jobs: Jobs = None,
     data_dir: DataDir = None,
-    plan_only: Annotated[bool, typer.Option("--plan", help="print what it would cost here, and run nothing")] = False,
+    plan_only: PlanOnly = False,
     list_all: Annotated[bool, typer.Option("--list", help="list all tables and figures by name")] = False,
     as_json: Json = False,
 ) -> None:

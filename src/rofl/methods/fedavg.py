@@ -6,12 +6,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 from torch import Tensor
 
-from rofl.core.tensors import Tensors, zeros_like
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.local_sgd import LocalSgd, MetricSums
 from rofl.methods.objective import Objective
-from rofl.methods.weights import fedavg, model_weights, weight_update
+from rofl.methods.weights import fedavg, weight_update
 from rofl.models import Network
 
 
@@ -37,14 +37,6 @@ class FedAvg(LocalSgd):
     def cautious(self) -> Self:
         """Return the method without a weight of the predictions that `elr` remembers."""
         return replace(self, elr_lambda=0.0) if self.loss == "elr" else self
-
-    def init(self, net: Network) -> ServerState:
-        """Return the initial weights."""
-        return ServerState(model_weights(net))
-
-    def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights."""
-        return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext

@@ -10,11 +10,11 @@ from pydantic import Field
 from torch import Tensor
 
 from rofl.core import losses
-from rofl.core.tensors import Tensors, zeros_like
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.local_sgd import LocalSgd, MetricSums
-from rofl.methods.weights import fedavg, model_weights, trained_parameters, weight_change
+from rofl.methods.weights import fedavg, trained_parameters, weight_change
 from rofl.models import Network
 
 _LOG_SMALL = math.log(1e-8)
@@ -40,14 +40,6 @@ class FedFixer(LocalSgd):
     def cautious(self) -> Self:
         """Return the method that selects nothing and rewards no confidence."""
         return replace(self, start=_NEVER)
-
-    def init(self, net: Network) -> ServerState:
-        """Return the initial weights."""
-        return ServerState(model_weights(net))
-
-    def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights."""
-        return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from rofl.core import losses
 from rofl.core.rng import numpy_generator
-from rofl.core.tensors import Tensors, zeros_like
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.local_sgd import LocalSgd, MetricSums
 from rofl.methods.views import strong_view
-from rofl.methods.weights import fedavg, model_weights, weight_update
+from rofl.methods.weights import fedavg, weight_update
 from rofl.models import Network
 
 
@@ -31,14 +31,6 @@ class FedLsr(LocalSgd):
     def cautious(self) -> Self:
         """Return the method without what the predictions say to each other."""
         return replace(self, gamma=0.0, lambda_e=0.0)
-
-    def init(self, net: Network) -> ServerState:
-        """Return the initial weights."""
-        return ServerState(model_weights(net))
-
-    def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights."""
-        return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext

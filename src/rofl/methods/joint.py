@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from pydantic import Field
 
 from rofl.core import losses
-from rofl.core.tensors import Tensors, zeros_like
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.local_sgd import LocalSgd, MetricSums
-from rofl.methods.weights import fedavg, model_weights, weight_update
+from rofl.methods.weights import fedavg, weight_update
 from rofl.models import Network
 
 # Tanaka's learning rates for symmetric noise; those for the ratios between are interpolated.
@@ -33,14 +33,6 @@ class Joint(LocalSgd):
     def with_noise_rate(self, kind: str, ratio: float) -> "Joint":
         """Return the method with Tanaka's learning rate for this noise, where `lr` is 0."""
         return self if self.lr else replace(self, lr=published_rate(kind, ratio))
-
-    def init(self, net: Network) -> ServerState:
-        """Return the initial weights."""
-        return ServerState(model_weights(net))
-
-    def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights."""
-        return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext

@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from rofl.core.selection import keep_rate
-from rofl.methods.base import Method, RoundContext
+from rofl.core.tensors import zeros_like
+from rofl.methods.base import Method, RoundContext, ServerState, Update
+from rofl.methods.weights import model_weights
+from rofl.models import Network
 
 
 class FusedSGD:
@@ -94,6 +97,14 @@ class LocalSgd(Method):
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"  # over all rounds, from lr to 0
     lr_warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the rounds over which lr rises to its value
     horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run, for schedules; 0: as the experiment says
+
+    def init(self, net: Network) -> ServerState:
+        """Return the initial weights; a method that sends more adds it to `aux`."""
+        return ServerState(model_weights(net))
+
+    def zero_update(self, server_state: ServerState) -> Update:
+        """Return no change of the weights; a method that sends more adds its zeros to `aux`."""
+        return Update(zeros_like(server_state.model), 0.0)
 
     def centralized(self) -> Self:
         """Return the method with one local epoch a round."""

@@ -8,12 +8,12 @@ from pydantic import Field
 from torch import Tensor
 
 from rofl.core import losses, prototypes
-from rofl.core.tensors import Tensors, zeros_like
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import LocalSgd, MetricSums
-from rofl.methods.weights import fedavg, model_weights, weight_update
+from rofl.methods.weights import fedavg, weight_update
 from rofl.models import Network
 
 
@@ -31,14 +31,6 @@ class SelfLearning(LocalSgd):
     def cautious(self) -> "SelfLearning":
         """Return the method with the given labels only."""
         return replace(self, alpha=0.0)
-
-    def init(self, net: Network) -> ServerState:
-        """Return the initial weights."""
-        return ServerState(model_weights(net))
-
-    def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights."""
-        return Update(zeros_like(server_state.model), 0.0)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext

@@ -5,14 +5,14 @@ be encoded for the run's model. Only parameters are saved, never a pickle.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
-from rofl.core.serialization import parse_json
+from rofl.core.json_records import parse_record
 from rofl.core.settings import Spec
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.table_columns import (
@@ -170,15 +170,7 @@ class TableEncoder(Spec):
         Raises:
             UserError: the text is something else, or of another format version.
         """
-        try:
-            content: Any = parse_json(text)
-            version = content.get("format") if isinstance(content, dict) else None
-            if isinstance(version, int) and version != FORMAT:
-                raise UserError(f"The table encoder has format {version}; this version reads format {FORMAT}.")
-            return cls.model_validate_json(text)
-        except ValueError as error:
-            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise UserError(f"The table encoder is damaged ({reason}).", "run it again") from error
+        return parse_record(cls, text, "The table encoder", FORMAT)
 
     @property
     def used(self) -> list[NumberColumn | CategoryColumn]:

@@ -1,11 +1,9 @@
 """model.json: all that a saved model is, beside its weights."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ValidationError
-
-from rofl.core.serialization import parse_json
+from rofl.core.json_records import parse_record
 from rofl.core.settings import Spec
 from rofl.core.tensors import Tensors, digest
 from rofl.data.preprocessing import ImagePreprocessing, Preprocessing
@@ -171,12 +169,4 @@ class ModelRecord(Spec):
         Raises:
             UserError: the text is something else, or of another format version.
         """
-        try:
-            content: Any = parse_json(text)
-            version = content.get("format") if isinstance(content, dict) else None
-            if isinstance(version, int) and version != FORMAT:
-                raise UserError(f"{source} has format {version}; this version reads format {FORMAT}.")
-            return cls.model_validate_json(text)
-        except ValueError as error:
-            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise UserError(f"{source} is damaged ({reason}).", "run it again") from error
+        return parse_record(cls, text, source, FORMAT)
