@@ -6,6 +6,7 @@ import pytest
 import rofl
 from rofl import report
 from tests.report import synthetic
+from tests.report.browser import browser
 
 SMALL = {
     "rounds": 4,
@@ -23,6 +24,13 @@ def _quick():
     """No t-SNE but where a test asks for it by name."""
     with synthetic.quick_plane():
         yield
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """Chromium, for all tests of a module."""
+    with browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -6,18 +6,12 @@ import pytest
 
 from rofl.data.label_csv import read_decisions
 from rofl.data.spreadsheet import escape_cell
-from tests.report.browser import browser, visit
+from tests.report.browser import visit
 from tests.report.synthetic import data_of, make
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 NAMES = ('=1+1, "quoted"', "+plus", "-minus\nline", "@at", HOSTILE)  # cells that a careless CSV would spoil
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-
-
-@pytest.fixture(scope="module")
-def opened():
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

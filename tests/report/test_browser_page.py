@@ -19,15 +19,9 @@ from rofl.errors import UserError
 from rofl.training.run_dir import RunDir
 from tests.audit.reviews import judge
 from tests.data.user import places
-from tests.report.browser import browser, visit
+from tests.report.browser import visit
 from tests.report.synthetic import CLASSES, CLIENTS, Made, data_of, make, quick_plane
 from tests.report.test_browser import PHONE
-
-
-@pytest.fixture(scope="module")
-def opened():
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
