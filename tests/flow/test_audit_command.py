@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import rofl
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.suspect_list import SuspectRow
 from rofl.cli import main
 from rofl.cli.resolve import ExperimentOptions, resolve_experiment
@@ -166,11 +167,13 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
     clients, suspects = lines[:5], lines[5:]
     assert clients[-1][:3] == ["all", "300", str(sum(row.flagged for row in rows))]
-    for name, samples, flagged, share in clients:
+    bounds = RunDir(Path("run")).read_summary().estimated.intervals
+    for name, samples, flagged, share, interval in clients:
         own_rows = [row for row in rows if name in ("all", row.client)]
         count = sum(row.flagged for row in own_rows)
         assert (samples, flagged, share) == (str(len(own_rows)), str(count), f"{count / len(own_rows):.1%}")
-    shares = [float(share.rstrip("%")) for *_, share in clients[:-1]]
+        assert interval == (interval_text(bounds[name]) if name != "all" else "")
+    shares = [float(share.rstrip("%")) for *_, share, _ in clients[:-1]]
     assert shares == sorted(shares, reverse=True)
     assert suspects == [[row.client, row.sample, row.given, row.suggested, f"{row.score:.3f}"] for row in rows[:3]]
     found = RunDir(first).read_summary().audit
@@ -246,7 +249,7 @@ def test_where_nothing_is_flagged_there_is_nothing_to_count(audit: Any) -> None:
 
 
 def test_corrected_labels_are_trained_with_by_the_same_clients(first: Path, audit: Any, command: Any) -> None:
-    _, err = audit(copied(first), "--labels-out", "deep/new.csv")
+    _, err = audit(copied(first), "--labels-out", "deep/new.csv", "--min-confidence", "0")
     rows, lines = table("deep/new.csv"), listed(first)
     assert list(rows[0]) == ["client", "sample", "given", "label"]
     assert len(rows) == 300
@@ -327,7 +330,7 @@ def test_own_data_is_corrected_and_trained_with(
     photos: Path, learnt: Path, audit: Any, command: Any, request: pytest.FixtureRequest
 ) -> None:
     truth = {path.relative_to(photos).as_posix(): CLASSES[int(path.stem[0])] for path in photos.rglob("*.png")}
-    out, _ = audit(copied(learnt), "--labels-out", "new.csv")
+    out, _ = audit(copied(learnt), "--labels-out", "new.csv", "--min-confidence", "0.5")
     assert "by the truth" not in out
     rows = table("new.csv")
     assert {row["sample"] for row in rows} == set(listed(learnt))
@@ -344,6 +347,19 @@ def test_own_data_is_corrected_and_trained_with(
     assert RunDir(Path("second")).read_experiment().method["tau"] == "auto"
     audit("second", "--labels-out", "third.csv")
     assert all(row["given"] == row["sample"].split("/")[1] for row in table("third.csv"))
+
+
+def test_labels_whose_suggestion_is_not_probable_enough_stay(learnt: Path, audit: Any) -> None:
+    flagged = {sample: line for sample, line in listed(learnt).items() if line.flagged}
+    least = f"{sorted(line.score for line in flagged.values())[len(flagged) // 2]:.3f}"
+    _, err = audit(copied(learnt), "--labels-out", "sure.csv", "--min-confidence", least)
+    sure = {row["sample"] for row in table("sure.csv") if row["label"] != row["given"]}
+    assert sure < set(flagged)
+    assert all(flagged[sample].score >= float(least) for sample in sure)  # a suggestion gets no more than that
+    left = f"{len(flagged) - len(sure)} labels that look wrong stay as given: no suggestion is right with"
+    assert f"{left} a probability of {float(least):g} or more (--min-confidence)" in err
+    before, after = map(int, re.findall(r"of \d+: (\d+) before, (\d+) after", err)[0])
+    assert after <= before
 
 
 LABEL_MISTAKES = {
@@ -399,7 +415,7 @@ def test_decisions_are_kept_and_decide(learnt: Path, audit: Any) -> None:
     moved = next(name for name in CLASSES if name != calm.given)
     one = page("one.csv", said(stays, "wrong", stays.suggested), said(other, "wrong", third[other.sample]))
     two = page("two.csv", said(stays, "right", stays.given), said(calm, "wrong", moved))
-    out, err = audit(run, "--decisions", one, "--decisions", two, "--labels-out", "all.csv")
+    out, err = audit(run, "--decisions", one, "--decisions", two, "--labels-out", "all.csv", "--min-confidence", "0")
     assert "by people: 2 labels wrong, 1 right" in out
     assert len(table("run/decisions.csv")) == 3
     changed = {row["sample"]: row["label"] for row in table("all.csv") if row["label"] != row["given"]}
@@ -409,7 +425,8 @@ def test_decisions_are_kept_and_decide(learnt: Path, audit: Any) -> None:
     assert f"{len(expected)} labels are changed" in err
 
     out, err = audit(run, "--decided-only", "--labels-out", "decided.csv", "--json")  # they are known from now on
-    assert err.endswith("2 labels are changed in decided.csv")
+    assert "2 labels are changed in decided.csv" in err
+    assert "stay as given: nobody decided about them" in err
     assert json.loads(out)["decisions"] == {"wrong": 2, "right": 1}
     changed = {row["sample"]: row["label"] for row in table("decided.csv") if row["label"] != row["given"]}
     assert changed == {sample: expected[sample] for sample in (other.sample, calm.sample)}
@@ -444,7 +461,9 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
     places.save(Path("new/site 2/cat/late.png"), places.picture(0, 5000))
     (Path("new") / "site 10" / "dog" / "[red]bad.png").write_bytes(b"no")
     before = files(learnt)
-    out, err = audit("--model", learnt, "--data", "new", "--out", "deep/out", "--labels-out", "new.csv")
+    out, err = audit(
+        "--model", learnt, "--data", "new", "--out", "deep/out", "--labels-out", "new.csv", "--min-confidence", "0"
+    )
     assert "decoding" in err
     assert files(learnt) == before
     lists = listed("deep/out")

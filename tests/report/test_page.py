@@ -11,6 +11,7 @@ import pytest
 
 import rofl
 from rofl import report
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.suspect_list import read_suspects
 from rofl.data.federated import load_federated
 from rofl.report import formatting
@@ -122,12 +123,13 @@ def test_plotly_is_inlined_once_and_draws_every_run(page, runs):
 
 def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
     table = Page(page.split("<h2>Clients</h2>")[1].split("</table>")[0]).text
-    estimated = runs["rofl"].summary.estimated.clients
+    estimated, bounds = runs["rofl"].summary.estimated.clients, runs["rofl"].summary.estimated.intervals
     for client in range(4):
         with open(runs["rofl"].folder / "suspects" / f"{client}.csv", newline="") as file:
             suspects = list(csv.DictReader(file))
         flagged = sum(row["flagged"] == "yes" for row in suspects)
-        assert f"{client} {len(suspects)} {100 * estimated[str(client)]:.1f} % {flagged}" in table
+        noise = f"{100 * estimated[str(client)]:.1f} % {interval_text(bounds[str(client)])}"
+        assert f"{client} {len(suspects)} {noise} {flagged}" in table
 
 
 def test_a_run_of_0_1_gives_a_page(tmp_path, written):

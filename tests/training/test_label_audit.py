@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.flow.audited import digits, files, own, write_photos
 
 import rofl
-from rofl.audit import Suspects, result
+from rofl.audit import JudgedLabels, result
 from rofl.audit.result import AuditResult, Features, audit_labels
 from rofl.config.schema import parse_experiment
 from rofl.data import label_csv
@@ -61,7 +61,8 @@ def judged(federated: FederatedDataset, flagged: list[int], suggested: list[int]
     """A verdict that suggests these classes for these samples."""
     better = federated.labels.clone()
     better[torch.tensor(flagged, dtype=torch.long)] = torch.tensor(suggested, dtype=torch.long)
-    suspects = Suspects(better != federated.labels, better, (better != federated.labels).double())
+    wrong = (better != federated.labels).double()
+    suspects = JudgedLabels(better != federated.labels, better, wrong, torch.ones_like(wrong), wrong)
     return AuditResult(federated, suspects, suspects.flagged, Features(torch.zeros(0), torch.zeros(0), None))
 
 
@@ -157,7 +158,7 @@ def test_a_model_that_overflows_says_nothing_and_breaks_nothing(federated: Feder
 
 
 def test_without_decisions_flagged_labels_become_the_suggested_ones(federated: FederatedDataset) -> None:
-    labels = label_audit.corrected_labels(judged(federated, [0, 7], [5, 6]), [])
+    labels = label_audit.corrected_labels(judged(federated, [0, 7], [5, 6]), []).labels
     expected = federated.labels.tolist()
     expected[0], expected[7] = 5, 6
     assert labels.tolist() == expected
@@ -174,11 +175,11 @@ def test_what_people_decided_counts_more(federated: FederatedDataset) -> None:
     ]
     given = federated.labels.tolist()
     expected = {0: elsewhere[0], 2: (given[2] + 5) % 10, 9: elsewhere[9]}
-    assert label_audit.corrected_labels(flags, decisions).tolist() == [
+    assert label_audit.corrected_labels(flags, decisions).labels.tolist() == [
         expected.get(row, given[row]) for row in range(12)
     ]
     del expected[2]  # nobody looked at it
-    decided = label_audit.corrected_labels(flags, decisions, decided_only=True)
+    decided = label_audit.corrected_labels(flags, decisions, decided_only=True).labels
     assert decided.tolist() == [expected.get(row, given[row]) for row in range(12)]
     assert federated.labels.tolist() == given
 
@@ -187,7 +188,9 @@ def test_what_people_decided_counts_more(federated: FederatedDataset) -> None:
 def test_every_label_is_decided_or_suggested_or_given(suggested: dict[int, int], decided: dict[int, int]) -> None:
     drawn = small()
     words = [decision(drawn, row, None if label == int(drawn.labels[row]) else label) for row, label in decided.items()]
-    labels = label_audit.corrected_labels(judged(drawn, list(suggested), list(suggested.values())), words).tolist()
+    labels = label_audit.corrected_labels(
+        judged(drawn, list(suggested), list(suggested.values())), words
+    ).labels.tolist()
     assert labels == [decided.get(row, suggested.get(row, int(drawn.labels[row]))) for row in range(12)]
 
 
@@ -275,7 +278,7 @@ def test_labels_fit_only_the_scene_they_were_written_for(tmp_path: Path) -> None
 
 def test_labels_are_corrected_again_and_again(first: rofl.Run, audited: AuditResult, tmp_path: Path) -> None:
     """The second file is held against the data too, not against the first."""
-    once = label_audit.corrected_labels(audited, [])
+    once = label_audit.corrected_labels(audited, [], min_confidence=0).labels
     label_audit.write_corrected_labels(tmp_path / "one.csv", audited.federated, once)
     again = load_federated(digits(data__labels=str(tmp_path / "one.csv")).split)
     twice = torch.where(torch.arange(300) < 150, again.images.train_labels, again.labels)
@@ -288,7 +291,7 @@ def test_labels_are_corrected_again_and_again(first: rofl.Run, audited: AuditRes
 
 
 def test_a_run_trains_with_exactly_these_labels(first: rofl.Run, audited: AuditResult, tmp_path: Path) -> None:
-    labels = label_audit.corrected_labels(audited, [])
+    labels = label_audit.corrected_labels(audited, [], min_confidence=0).labels
     label_audit.write_corrected_labels(tmp_path / "labels.csv", audited.federated, labels)
     second = rofl.run(digits(data__labels=str(tmp_path / "labels.csv")), tmp_path / "second", workers=0)
     assert second.summary.noise.achieved == pytest.approx(

@@ -3,6 +3,9 @@
 Q denotes the noise matrix (K, K), Q[i, j] = P(label = j | class = i).
 """
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -14,6 +17,43 @@ def noise_ratio(flagged: Tensor) -> float:
     0.25
     """
     return float(flagged.double().mean()) if len(flagged) else 0.0
+
+
+def noise_interval(flagged: Tensor, score: Tensor, doubt: Tensor) -> tuple[float, float]:
+    """Return bounds of the share of wrong labels among n samples.
+
+    Three estimates differ in what they take for noise: the share that is flagged, the mean score, and the mean of what
+    the model by itself leaves to other classes than the label's. The last is high for a model that is unsure of many
+    samples, and the first two are low for one that has learnt wrong labels by heart. The bounds are the lowest of the
+    first two and the highest of all, each with 1.96 standard deviations of the number of wrong labels and, as in the
+    rule of three, three samples more.
+
+    Args:
+        flagged: (n,) whether another class is more probable than the label.
+        score: (n,) the probability that the label is wrong.
+        doubt: (n,) 1 - the model's probability of the label.
+
+    >>> clean = torch.zeros(100)
+    >>> noise_interval(clean.bool(), clean, clean)
+    (0.0, 0.03)
+    """
+    count = len(score)
+    if not count:
+        return 0.0, 1.0
+    shares = float(flagged.double().mean()), float(score.double().mean())
+    deviation = float((score.double() * (1 - score.double())).sum()) ** 0.5
+    margin = (1.96 * deviation + 3) / count
+    return max(0.0, min(shares) - margin), min(1.0, max(*shares, float(doubt.double().mean())) + margin)
+
+
+def interval_text(interval: Sequence[float]) -> str:
+    """Return bounds of a share for people.
+
+    >>> interval_text((0.1, 0.25)), interval_text((0.0, 0.03))
+    ('10 to 25 %', 'no more than 3 %')
+    """
+    low, high = (100 * bound for bound in interval)
+    return f"no more than {math.ceil(high)} %" if low < 0.5 else f"{math.floor(low)} to {math.ceil(high)} %"
 
 
 def transition_counts(given: Tensor, suggested: Tensor, classes: int) -> Tensor:

@@ -1,16 +1,16 @@
 """The audit of a federated data set: a list of suspects for each client, and the figures of summary.json."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
-from rofl.audit.noise_estimation import noise_ratio, transition_counts
+from rofl.audit.noise_estimation import noise_interval, noise_ratio, transition_counts
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
-from rofl.audit.suspects import Suspects, centroid_disagrees, find_suspects
+from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
 from rofl.core.classification import class_probabilities
 from rofl.core.noise_posterior import transition
 from rofl.core.rng import generator
@@ -57,6 +57,8 @@ class NoiseEstimate:
     ratio: float  # the share of labels that are flagged
     clients: dict[str, float]  # the same for each client; its name is the key
     transition: list[list[float]]  # (K, K): the share of class i, by the model, that is labelled j
+    intervals: dict[str, list[float]] = field(default_factory=dict)  # lowest and highest share of each client
+    class_intervals: dict[str, list[float]] = field(default_factory=dict)  # of wrong ones among equal labels
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class AuditResult:
     """
 
     federated: FederatedDataset
-    suspects: Suspects
+    suspects: JudgedLabels
     untrusted: Tensor  # (N,) labels that the method itself does not trust: Eq. 7's mask is 0
     features: Features
     issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers, whatever their labels are
@@ -148,10 +150,19 @@ def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQualit
     )
 
 
-def _estimate_noise(federated: FederatedDataset, suspects: Suspects) -> NoiseEstimate:
-    counts = transition_counts(federated.labels, suspects.suggested, len(federated.images.classes))
+def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels) -> NoiseEstimate:
+    classes = federated.images.classes
+    counts = transition_counts(federated.labels, suspects.suggested, len(classes))
+    of_class = {name: (federated.labels == place).nonzero().flatten() for place, name in enumerate(classes)}
     return NoiseEstimate(
         ratio=noise_ratio(suspects.flagged),
         clients={name: round(noise_ratio(suspects.flagged[rows]), 6) for name, rows in federated.client_views},
         transition=[[round(share, 6) for share in row] for row in transition(counts).tolist()],
+        intervals={name: _interval(suspects, rows) for name, rows in federated.client_views},
+        class_intervals={name: _interval(suspects, rows) for name, rows in of_class.items()},
     )
+
+
+def _interval(judged: JudgedLabels, rows: Tensor) -> list[float]:
+    bounds = noise_interval(judged.flagged[rows], judged.score[rows], judged.doubt[rows])
+    return [round(bound, 6) for bound in bounds]

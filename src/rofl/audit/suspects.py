@@ -23,7 +23,15 @@ class Suspects:
         return self.score.argsort(descending=True, stable=True)
 
 
-def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> Suspects:
+@dataclass(frozen=True)
+class JudgedLabels(Suspects):
+    """A judgement of n labels with what corrections and estimates of the noise need."""
+
+    confidence: Tensor  # (n,) the probability of the suggested class
+    doubt: Tensor  # (n,) 1 - the model's probability of the label, whatever the noise is
+
+
+def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> JudgedLabels:
     """Judge labels by a model's probabilities and by how often labels are wrong.
 
     Each site of a federation calls this with its own samples and without a matrix: the noise is estimated from that
@@ -45,7 +53,8 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
     given = posterior.gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,) probability of the given label
     best, suggested = posterior.max(dim=1)
     suggested = torch.where(given == best, labels, suggested)  # a tie is decided for the label
-    return Suspects(suggested != labels, suggested, (1 - given).clamp(0, 1))
+    doubt = 1 - probabilities.double().gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,)
+    return JudgedLabels(suggested != labels, suggested, (1 - given).clamp(0, 1), best, doubt.clamp(0, 1))
 
 
 def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:

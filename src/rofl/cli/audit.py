@@ -29,6 +29,12 @@ LabelsOut = Annotated[
     Path | None, typer.Option("--labels-out", metavar="CSV", help="write corrected labels, for rofl run --labels")
 ]
 DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="correct only what people decided")]
+MinConfidence = Annotated[
+    float,
+    typer.Option(
+        "--min-confidence", min=0, max=1, help="probability from which on --labels-out takes a suggestion for a label"
+    ),
+]
 Show = Annotated[int, typer.Option("--show", min=0, help="number of suspects to list")]
 AuditOut = Annotated[
     Path | None, typer.Option("--out", help="folder of --export, or of new data's lists; a new one where absent")
@@ -45,6 +51,7 @@ def audit_command(
     export: ExportTo = None,
     labels_out: LabelsOut = None,
     decided_only: DecidedOnly = False,
+    min_confidence: MinConfidence = 0.9,
     show: Show = 10,
     workers: Workers = None,
     data_dir: DataDir = None,
@@ -62,6 +69,7 @@ def audit_command(
     from rofl.cli.audit_tables import (
         audit_lines,
         clients_table,
+        correction_lines,
         count_decisions,
         export_lines,
         nothing_suspicious,
@@ -90,10 +98,10 @@ def audit_command(
         for line in export_lines(export, written):
             print_message(line)
     if labels_out is not None:
-        labels = label_audit.corrected_labels(result, decided, decided_only)
-        label_audit.write_corrected_labels(labels_out, result.federated, labels, data_dir)
-        changed = int((labels != result.federated.labels).sum())
-        print_message(f"{changed} labels are changed in {labels_out}")
+        correction = label_audit.corrected_labels(result, decided, decided_only, min_confidence)
+        label_audit.write_corrected_labels(labels_out, result.federated, correction.labels, data_dir)
+        for line in correction_lines(correction, labels_out, min_confidence, decided_only):
+            print_message(line)
     if as_json:
         print_json({**asdict(result.metrics()), "decisions": count_decisions(decided), "folder": str(folder)})
         return

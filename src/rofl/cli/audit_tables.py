@@ -1,12 +1,15 @@
 """The result of an audit for the terminal."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
+from rofl.audit.correction import Correction
 from rofl.audit.label_tools import Tool
 from rofl.audit.label_tools.export_suspects import Export
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import AuditResult
 from rofl.audit.suspect_list import SuspectRow
 from rofl.cli.tables import share_text
@@ -22,12 +25,14 @@ def clients_table(result: AuditResult) -> Table:
     counts = [(len(rows), int(result.suspects.flagged[rows].sum())) for _, rows in federated.client_views]
     order = sorted(range(len(counts)), key=lambda client: -counts[client][1] / max(counts[client][0], 1))
     table = Table(title="labels that look wrong", title_justify="left")
-    for name in ("client", "samples", "suspects", "share"):
+    for name in ("client", "samples", "suspects", "share", "wrong labels"):
         table.add_column(name, justify="left" if name == "client" else "right")
+    intervals = result.metrics().estimated.intervals
     for client in order[:_CLIENTS]:
         samples, flagged = counts[client]
-        title = Text(federated.client_views[client][0])
-        table.add_row(title, str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+        name = federated.client_views[client][0]
+        cells = str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}", interval_text(intervals[name])
+        table.add_row(Text(name), *cells)
     if len(order) > _CLIENTS:
         table.add_row(f"and {len(order) - _CLIENTS} more")
     samples, flagged = (sum(column) for column in zip(*counts, strict=True))
@@ -51,6 +56,26 @@ def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
     if decided:
         counts = count_decisions(decided)
         lines.append(f"by people: {counts['wrong']} labels wrong, {counts['right']} right")
+    return lines
+
+
+def correction_lines(correction: Correction, path: Path, min_confidence: float, decided_only: bool) -> list[str]:
+    """Return what was written to a file of corrected labels, what was left, and what is to be expected of it.
+
+    Args:
+        correction: the corrected labels.
+        path: the file.
+        min_confidence: from which probability on a suggestion took the place of a label.
+        decided_only: whether people's decisions alone were taken.
+    """
+    verb = "is" if correction.changed == 1 else "are"
+    lines = [f"{plural(correction.changed, 'label')} {verb} changed in {path}"]
+    if correction.left:
+        probable = f"no suggestion is right with a probability of {min_confidence:g} or more (--min-confidence)"
+        reason = "nobody decided about them" if decided_only else probable
+        lines.append(f"{plural(correction.left, 'label')} that look wrong stay as given: {reason}")
+    before, after = correction.wrong_before, correction.wrong_after
+    lines.append(f"Expected wrong labels of {len(correction.labels)}: {before:.0f} before, {after:.0f} after")
     return lines
 
 

@@ -1,6 +1,6 @@
 """What rofl-plus knows of the label noise: sums of the clients' evidence up, the fitted noise model down.
 
-docs/decisions/0014-labels-by-bayes-rule.md has the reasons and the measurements.
+docs/decisions/0015-labels-by-bayes-rule.md has the reasons and the measurements.
 """
 
 from dataclasses import dataclass

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import Features
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow
@@ -51,6 +52,7 @@ class ClientNoise:
     samples: int
     flagged: int
     noise: float  # the estimated share of wrong labels, 0 to 1
+    interval: str = ""  # its bounds in words; "" where they are not known
 
     @property
     def flagged_share(self) -> float:
@@ -108,8 +110,12 @@ def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]
     samples = Counter(row.client for row in rows)
     flagged = Counter(row.client for row in rows if row.flagged)
     estimates = run.summary.estimated.clients if run.summary.estimated else {}  # old runs have none
+    bounds = run.summary.estimated.intervals if run.summary.estimated else {}
+    words = {name: interval_text(interval) for name, interval in bounds.items()}
     return [
-        ClientNoise(name, samples[name], flagged[name], estimates.get(name, flagged[name] / samples[name]))
+        ClientNoise(
+            name, samples[name], flagged[name], estimates.get(name, flagged[name] / samples[name]), words.get(name, "")
+        )
         for name in sorted(samples, key=natural)
     ]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
+from rofl.audit.correction import MIN_CONFIDENCE, Correction, correct_labels
 from rofl.audit.label_tools import Tool, read_review
 from rofl.audit.label_tools.export_suspects import Export, export_suspects
 from rofl.audit.result import AuditResult, audit_labels
@@ -24,6 +24,8 @@ from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import start_simulation
+
+_NEVER = 2.0  # a confidence that no suggestion has
 
 
 def audit_run(
@@ -152,24 +154,25 @@ def export_audit(path: Path, result: AuditResult, tool: Tool, out: Path | None =
     return export_suspects(tool, out or path / tool, RunDir(path).read_suspects(), result.federated)
 
 
-def corrected_labels(result: AuditResult, decisions: Sequence[Decision], decided_only: bool = False) -> Tensor:
-    """Return corrected labels (N,): people's decisions, and the suggestions for flagged labels nobody looked at.
+def corrected_labels(
+    result: AuditResult,
+    decisions: Sequence[Decision],
+    decided_only: bool = False,
+    min_confidence: float = MIN_CONFIDENCE,
+) -> Correction:
+    """Return corrected labels: people's decisions, and suggestions that are probable enough where nobody looked.
 
     Args:
         result: the audit.
         decisions: of people; they count more than suggestions.
         decided_only: leave labels alone that nobody decided about.
+        min_confidence: from which probability on a suggestion takes the place of a label that looks wrong.
     """
-    federated, suspects = result.federated, result.suspects
-    labels = (
-        federated.labels.clone()
-        if decided_only
-        else torch.where(suspects.flagged, suspects.suggested, federated.labels)
-    )
-    places = {name: place for place, name in enumerate(federated.images.samples)}
-    for each in decisions:
-        labels[places[each.sample]] = federated.images.classes.index(each.label)
-    return labels
+    images = result.federated.images
+    places = {name: place for place, name in enumerate(images.samples)}
+    decided = {places[each.sample]: images.classes.index(each.label) for each in decisions}
+    least = _NEVER if decided_only else min_confidence
+    return correct_labels(result.federated.labels, result.suspects, decided, least)
 
 
 def write_corrected_labels(
