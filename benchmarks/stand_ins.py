@@ -14,6 +14,7 @@ import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
 import rofl
 from rofl.data.atomic import atomic_write
@@ -21,7 +22,11 @@ from rofl.errors import UserError
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run
 
+if TYPE_CHECKING:
+    from benchmarks.cleanlab_folds import CleanlabFigures
+
 METHODS = ("plain", "rofl", "rofl-plus")
+CLEANLAB = "cleanlab"
 RECORDS = Path("benchmarks/records/stand-ins.json")
 PAGE = Path("docs/stand-ins.md")
 _BEGIN, _END = "<!-- begin: python -m benchmarks.stand_ins --write -->", "<!-- end -->"
@@ -125,6 +130,12 @@ def measure(stand_in: StandIn, method: str, seed: int, workers: int | None = Non
     )
 
 
+def _measure_cleanlab(stand_in: StandIn, seed: int) -> "CleanlabFigures":
+    from benchmarks.cleanlab_folds import measure_cleanlab  # cleanlab is an extra
+
+    return measure_cleanlab(stand_in.settings, seed)
+
+
 def read_records() -> dict[str, dict[str, float | None]]:
     """Return the figures of the finished cells, by `<stand-in> | <method> | <seed>`."""
     found: dict[str, dict[str, float | None]] = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
@@ -134,7 +145,7 @@ def read_records() -> dict[str, dict[str, float | None]]:
 def table(records: dict[str, dict[str, float | None]]) -> str:
     """Return the finished cells as a Markdown table, one row for each stand-in."""
     header = ["stand-in", "seeds", "plain: last 10 (best round)", "rofl", "rofl-plus", "AP / F1 of the suspects: plain"]
-    header += ["rofl", "rofl-plus", "ECE of rofl-plus", "noise: true, estimated"]
+    header += ["rofl", "rofl-plus", "cleanlab", "ECE of rofl-plus", "noise: true, estimated"]
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for stand_in in stand_ins():
         runs = {name: _of(records, stand_in.name, name) for name in METHODS}
@@ -143,7 +154,9 @@ def table(records: dict[str, dict[str, float | None]]) -> str:
         plain, plus = runs["plain"], runs["rofl-plus"]
         cells = [stand_in.name, str(len(plain)), f"{_spread(plain, 'last')} ({_spread(plain, 'best')})"]
         cells += [_spread(runs[name], "last") for name in ("rofl", "rofl-plus")]
-        cells += [f"{_mean(runs[name], 'average_precision')} / {_mean(runs[name], 'f1')}" for name in METHODS]
+        runs[CLEANLAB] = _of(records, stand_in.name, CLEANLAB)
+        lists = [runs[name] for name in (*METHODS, CLEANLAB)]
+        cells += [f"{_mean(found, 'average_precision')} / {_mean(found, 'f1')}" for found in lists]
         cells += [_mean(plus, "ece"), f"{_mean(plus, 'true_noise')}, {_mean(plus, 'estimated_noise')}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -174,6 +187,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="*", default=None, help="groups: tables, digits, mnist, covidx, cifar")
     parser.add_argument("--seeds", type=int, default=None, help="at most so many seeds of each stand-in")
     parser.add_argument("--workers", type=int, default=None, help="client processes; the digests do not depend on it")
+    parser.add_argument("--cleanlab", action="store_true", help="also cleanlab's lists, out of fold; needs [bench]")
     parser.add_argument("--again", action="store_true", help="read the figures of finished runs once more")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}, and run nothing")
     options = parser.parse_args()
@@ -181,12 +195,16 @@ def main() -> None:
     chosen = [each for each in stand_ins() if options.cells is None or each.group in options.cells]
     for stand_in in [] if options.write else chosen:
         for seed in range(min(stand_in.seeds, options.seeds or stand_in.seeds)):
-            for method in METHODS:
+            for method in (*METHODS, *([CLEANLAB] if options.cleanlab else [])):
                 key = f"{stand_in.name} | {method} | {seed}"
-                if key in records and not options.again:
+                if key in records and (not options.again or method == CLEANLAB):
                     continue
                 try:
-                    figures = measure(stand_in, method, seed, options.workers)
+                    figures = (
+                        _measure_cleanlab(stand_in, seed)
+                        if method == CLEANLAB
+                        else measure(stand_in, method, seed, options.workers)
+                    )
                 except UserError as error:  # data that is not here
                     print(f"{key}: left out. {error}")
                     continue
