@@ -51,8 +51,14 @@ def test_python_snippets_run(snippet, tmp_path, monkeypatch) -> None:
     exec(compile(quick, "README.md", "exec"), {})
 
 
+def row_names(printed: str) -> list[str]:
+    """The first column of a printed summary."""
+    return [found for found in re.findall(r"^│ (.*?) *│", printed, flags=re.MULTILINE) if found]
+
+
 def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (shown,) = (block for block in blocks("text") if block.startswith("digits, rofl"))
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
     places.write_folder(tmp_path / "photos")
     for command in commands():
@@ -65,6 +71,10 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
         done = CliRunner().invoke(app, [*words, *aux])
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+        if command == "rofl run digits":
+            assert row_names(done.stdout) == row_names(shown)
+            assert "runs/digits-rofl-1/report.html" in shown
+            assert (tmp_path / "runs" / "digits-rofl-1" / "report.html").is_file()
 
 
 def test_a_million_clients_run_as_the_page_on_speed_says(tmp_path, monkeypatch) -> None:
