@@ -149,6 +149,29 @@ def test_commands_of_pages_on_tables_are_understood(tmp_path, monkeypatch, page)
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
 
 
+def test_the_command_of_the_page_on_privacy_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands((ROOT / "docs" / "privacy.md").read_text())
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], *QUICK])
+    assert done.exit_code == 0, f"{done.output} {done.exception}"
+    assert "epsilon" in done.stdout
+
+
+def test_the_command_of_the_page_on_watching_is_understood(tmp_path, monkeypatch) -> None:
+    """It serves until Ctrl-C; tests/report/test_live_page.py has it in a browser."""
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands((ROOT / "docs" / "watch.md").read_text())
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert getattr(done.exception, "sentence", "") == "There is no folder runs/digits-rofl-1."
+
+
+def test_every_document_with_commands_or_snippets_is_run_by_a_test() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    shown = [path.name for path in DOCUMENTS if blocks("(?:bash|python)", path.read_text())]
+    assert len(shown) > 15
+    assert [name for name in shown if name not in sources] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_and_names_of_files_are_real(document) -> None:
     text = document.read_text()
