@@ -17,6 +17,8 @@ from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_policy import SitePolicy, check_names, check_settings
 from rofl.training.inputs import load_inputs
 from rofl.training.network_choice import settle_network
+from tests.federation.masking.masked import MaskedGrid
+from tests.federation.masking.masked import federation_of as masked_federation_of
 from tests.federation.test_in_memory import begin, experiment, federation_of, grid_of, last
 from tests.models.networks import needs_peft, trained_small
 
@@ -45,6 +47,23 @@ def test_sites_give_the_digest_of_a_local_run(part: dict[str, object], weights: 
     assert digest(state.model, state.aux) == local.summary.digest
     whole = sum(value.numel() for value in load_inputs(chosen, None)[1].build_base().parameters())
     assert sum(value.numel() for value in state.model.values()) < whole / 2
+
+
+@pytest.mark.parametrize("method", ["rofl", "rofl-plus"])
+@pytest.mark.parametrize("part", [{"model__freeze": True}, pytest.param(LORA, marks=needs_peft)])
+def test_masked_sums_give_it_too(method: str, part: dict[str, object], weights: str, tmp_path: Path) -> None:
+    few = {"rounds": 2, "cohort": 3, "method__epochs": 1}  # masks need three sites in a round
+    chosen = settled(weights, method=method, transport="fixed", **few, **part)
+    local = rofl.run(chosen, tmp_path / "run", workers=0)
+    masked, plain = MaskedGrid(3), MaskedGrid(3)
+    for grid, masks in ((masked, True), (plain, False)):
+        *_, state = masked_federation_of(chosen, grid, masks).rounds(begin(chosen), 1, 2)
+        assert state.dropped == {}
+        assert digest(state.server_state.model, state.server_state.aux) == local.summary.digest
+    sent = [set(reply.content) for grid in (masked, plain) for reply in grid.replies("train").values()]
+    assert [("masked" in records) for records in sent] == [True] * 3 + [False] * 3
+    trained = {name: value.shape for name, value in state.server_state.model.items()}
+    assert trained == {name: value.shape for name, value in begin(chosen).model.items()}
 
 
 def context() -> Context:

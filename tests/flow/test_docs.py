@@ -51,8 +51,14 @@ def test_python_snippets_run(snippet, tmp_path, monkeypatch) -> None:
     exec(compile(quick, "README.md", "exec"), {})
 
 
+def row_names(printed: str) -> list[str]:
+    """The first column of a printed summary."""
+    return [found for found in re.findall(r"^│ (.*?) *│", printed, flags=re.MULTILINE) if found]
+
+
 def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (shown,) = (block for block in blocks("text") if block.startswith("digits, rofl"))
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
     places.write_folder(tmp_path / "photos")
     for command in commands():
@@ -65,6 +71,10 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
             words = [words[0], "--help"]  # the demo has its own test, mnist-lite needs data and minutes
         done = CliRunner().invoke(app, [*words, *aux])
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+        if command == "rofl run digits":
+            assert row_names(done.stdout) == row_names(shown)
+            assert "runs/digits-rofl-1/report.html" in shown
+            assert (tmp_path / "runs" / "digits-rofl-1" / "report.html").is_file()
 
 
 def test_a_million_clients_run_as_the_page_on_speed_says(tmp_path, monkeypatch) -> None:
@@ -137,6 +147,29 @@ def test_commands_of_pages_on_tables_are_understood(tmp_path, monkeypatch, page)
     for command in found:
         done = CliRunner().invoke(app, [*shlex.split(command)[1:], "--plan"])
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+
+
+def test_the_command_of_the_page_on_privacy_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands((ROOT / "docs" / "privacy.md").read_text())
+    done = CliRunner().invoke(app, [*shlex.split(command)[1:], *QUICK])
+    assert done.exit_code == 0, f"{done.output} {done.exception}"
+    assert "epsilon" in done.stdout
+
+
+def test_the_command_of_the_page_on_watching_is_understood(tmp_path, monkeypatch) -> None:
+    """It serves until Ctrl-C; tests/report/test_live_page.py has it in a browser."""
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands((ROOT / "docs" / "watch.md").read_text())
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert getattr(done.exception, "sentence", "") == "There is no folder runs/digits-rofl-1."
+
+
+def test_every_document_with_commands_or_snippets_is_run_by_a_test() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    shown = [path.name for path in DOCUMENTS if blocks("(?:bash|python)", path.read_text())]
+    assert len(shown) > 15
+    assert [name for name in shown if name not in sources] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -75,6 +75,7 @@ def test_run_shows_what_it_chose_and_lists_each_clients_suspects(photos: Path, c
     assert (summary["name"], summary["dataset"], summary["detection"]) == ("photos", "own", None)
     assert (summary["noise"]["ratio"], summary["noise"]["achieved"], summary["note"]) == (0, None, "")
     assert sorted(path.name for path in Path("here/suspects").iterdir()) == ["site 10.csv", "site 2.csv"]
+    assert sorted(json.loads(Path("here/clients.json").read_text())) == ["site 10", "site 2"]
     with open("here/suspects/site 10.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["sample", "given", "suggested", "score", "flagged", "row", "client"]

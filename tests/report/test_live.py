@@ -63,6 +63,10 @@ def test_a_run_is_seen_to_go_on_stop_and_end(tmp_path: Path) -> None:
         assert seen.trusted == [(1, 60.0)]
         assert [(site.name, site.failed) for site in seen.sites] == [("client 0", False), ("client 2", True)]
         assert [each.text for each in seen.warnings] == ["client 2 was left out: it raised", "Class 3 is gone."]
+        run_dir.write_client_names(["Northfield", "South\n<b>", "West"])
+        assert [site.name for site in watcher._look().sites] == ["Northfield", "West"]
+        (run_dir.path / "clients.json").write_text('{"0": 1}')
+        assert watcher._look().sites[0].name == "client 0"
         for index in (2, 3, 4):
             add(run_dir, index)
         assert watcher._look().sentence == "All rounds are done; the labels are being judged."

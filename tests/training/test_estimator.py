@@ -1,5 +1,6 @@
 """`rofl.FederatedClassifier` against scikit-learn's own checks, on tables, images and wrong labels."""
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from tests.flow.tiny import tiny
+from tests.models.networks import bert_folder, needs_timm, needs_transformers
+from torch import nn
 
 import rofl
 from rofl.training.notebook import curve_svg, notebook_listener, progress_html
@@ -119,6 +122,46 @@ def test_frames_may_have_categories_or_texts(blobs: Any) -> None:
     assert small(rounds=4).fit(texts, np.arange(40) % 2).score(texts, np.arange(40) % 2) > 0.9
     with pytest.raises(ValueError, match="a column called 'client'"):
         small().fit(frame.assign(client="x"), given)
+
+
+def own_network(shape: tuple[int, int, int], classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 12), nn.ReLU(), nn.Linear(12, classes))
+
+
+def test_a_network_may_be_a_factory_or_a_name(blobs: Any) -> None:
+    rows, given, truth = blobs
+    fitted = clone(small(rounds=6, settings={"method.epochs": 4}, model=own_network)).fit(rows, given)
+    assert fitted.run_.experiment.model.name == "tests.training.test_estimator:own_network"
+    assert fitted.score(rows, truth) > 0.9
+    named = small(rounds=2, model="linear").fit(rows, given)
+    assert named.run_.experiment.model.name == "linear"
+    for model, words in (("mpl", "There is no model 'mpl'"), (lambda shape, classes: nn.Linear(4, 3), "lambda")):
+        with pytest.raises(ValueError, match=words):
+            small(model=model).fit(rows, given)
+
+
+def test_a_network_of_your_own_takes_images() -> None:
+    labels = np.arange(40) % 2
+    images = (np.random.default_rng(0).integers(0, 80, (40, 8, 8)) + 150 * labels[:, None, None]).astype(np.uint8)
+    fitted = small(rounds=4, settings={"method.epochs": 4}, model=own_network).fit(images, labels)
+    assert fitted.score(images, labels) > 0.9
+
+
+@pytest.mark.slow
+@needs_timm
+@needs_transformers
+def test_networks_of_others_by_name(tmp_path: Path) -> None:
+    labels = np.arange(40) % 2
+    images = (np.random.default_rng(0).integers(0, 80, (40, 8, 8)) + 150 * labels[:, None, None]).astype(np.uint8)
+    fitted = small(rounds=2, settings={}, model="timm:test_resnet").fit(images, labels)
+    assert type(fitted.model_.network.extractor).__module__ == "rofl.models.timm_network"
+    assert fitted.predict(images).shape == (40,)
+    folder = bert_folder(tmp_path / "bert", ["good", "bad", "number"])
+    texts = pd.DataFrame({"text": [f"{'good' if row % 2 else 'bad'} number {row}" for row in range(40)]})
+    frozen = {"model.freeze": True, "method.lr": 0.5}
+    fitted = small(rounds=8, settings=frozen, model=f"hf:{folder}").fit(texts, labels)
+    assert fitted.run_.experiment.data.tokenizer == str(folder)
+    assert fitted.score(texts, labels) > 0.9
 
 
 def test_it_is_a_part_of_scikit_learn(blobs: Any) -> None:

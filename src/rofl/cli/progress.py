@@ -88,7 +88,7 @@ def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "image
             if not bar.tasks:
                 bar.add_task(f"{verb} {noun}", total=total)
                 if not stderr.is_terminal and not quiet:
-                    print_message(f"{verb} {total} {noun}")
+                    print_message(f"{verb} {total} {noun if total != 1 else noun.removesuffix('s')}")
             bar.update(bar.tasks[0].id, completed=done)
 
         yield on_decoded

@@ -1,12 +1,13 @@
 """Finished runs and comparisons as tables for the terminal."""
 
+import shlex
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
 from rofl.audit.detection import Detection
-from rofl.audit.result import NoiseEstimate
+from rofl.audit.result import ListQuality, NoiseEstimate
 from rofl.cli.app import print_json, stdout
 from rofl.training.compare_runs import Comparison
 from rofl.training.records import PrivacyRecord, RunSummary
@@ -31,7 +32,7 @@ def summary_table(run: Run) -> Table:
         "saved model": model_text(summary),
         "labels": noise_text(run.experiment.noise.text, summary.noise.achieved),
         "labels that look wrong": estimate_text(summary.estimated),
-        "wrong labels found": detection_text(summary.detection),
+        "wrong labels found": detection_text(summary.audit or summary.detection),
         "time": f"{summary.seconds:.1f} s, {summary.seconds_per_round:.2f} s a round",
         "traffic": f"{summary.bytes_up / 1e6:.1f} MB up, {summary.bytes_down / 1e6:.1f} MB down, "
         f"{100 * summary.centroid_share:.2f} % of it centroids",
@@ -79,9 +80,13 @@ def facts_table(title: str, rows: dict[str, str]) -> Table:
 
 
 def _made_paths(folder: Path) -> dict[str, str]:
-    """Return what a run left for people to open, by name; only what is there."""
+    """Return what a run left for people to open and to use, by name; only what is there."""
     pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
-    return {name: escape(str(path)) for name, path in pages.items() if path.exists()}
+    made = {name: escape(str(path)) for name, path in pages.items() if path.exists()}
+    if (folder / "model.json").is_file():
+        made["use the model"] = escape(f"rofl predict {shlex.quote(str(folder))} PATH")
+        made["in Python"] = escape(f"rofl.load({str(folder)!r})")
+    return made
 
 
 def percent_text(value: float | None) -> str:
@@ -125,7 +130,7 @@ def noise_text(noise: str, achieved: float | None) -> str:
     return f"noise {noise}; {100 * achieved:.1f} % are wrong"
 
 
-def detection_text(detection: Detection | None) -> str:
+def detection_text(detection: Detection | ListQuality | None) -> str:
     """Return precision and recall, or words where the true labels are not known."""
     if detection is None:
         return "not to be counted, since the truth is not known"

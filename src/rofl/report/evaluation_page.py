@@ -5,7 +5,7 @@ from pathlib import Path
 from rofl.data.atomic import atomic_write
 from rofl.errors import UserError
 from rofl.report.environment import render_document
-from rofl.report.formatting import count, per_cent
+from rofl.report.formatting import count, per_cent, share
 from rofl.report.sections.class_metrics import class_metrics
 from rofl.report.sections.confusion_map import confusion_map
 from rofl.report.sections.reliability_chart import reliability_chart
@@ -20,11 +20,11 @@ def write_evaluation_page(evaluation: ModelEvaluation, out: str | Path) -> Path:
     """
     metrics, path = evaluation.metrics, Path(out)
     facts = {
-        "samples": count(metrics.samples),
-        "labels": "as given, some may be wrong" if evaluation.as_given else "the true ones",
-        "calibration error": f"{metrics.calibration_error:.3f}",
-        "run": evaluation.run,
-        "data": evaluation.data,
+        "Samples": count(metrics.samples),
+        "Labels": "as given, some may be wrong" if evaluation.as_given else "the true ones",
+        "Calibration error (ECE)": share(metrics.calibration_error),
+        "Run": evaluation.run,
+        "Data": evaluation.data,
     }
     sections = [class_metrics(metrics), confusion_map(metrics), reliability_chart(metrics)]
     page = render_document(

@@ -16,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from rofl.audit.label_issues import LabelIssues
-from rofl.config.presets.user_data import choose_for_dataset
+from rofl.config.overrides import apply_overrides
+from rofl.config.presets.user_data import choose_for_dataset, tokenizer_setting
 from rofl.data.dataset import Dataset
 from rofl.data.from_arrays import from_arrays
 from rofl.data.from_numbers import from_numbers
@@ -67,8 +68,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: any other settings by their dotted keys, such as {"method.epochs": 2}; docs/settings.md has all.
         workers: client processes; 0 to train in this process.
         random_state: the seed.
-        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`; None for one that suits
-            the data, or for the setting "model.name".
+        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`, or a name such as
+            "timm:resnet18" or "hf:FOLDER"; None for one that suits the data.
 
     Attributes:
         classes_: (K,) the labels that occur.
@@ -91,7 +92,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Mapping[str, object] | None = None,
         workers: int = 0,
         random_state: int | None = 0,
-        model: Callable[..., Any] | None = None,
+        model: Callable[..., Any] | str | None = None,
     ) -> None:
         self.method = method
         self.rounds = rounds
@@ -117,11 +118,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ValueError: the samples, labels or settings cannot be used.
         """
         owners = None if clients is None else [str(owner) for owner in np.asarray(clients).tolist()]
-        dataset = self._dataset(X, y, owners)
-        dotted = {**self._chosen(dataset, owners is not None), **dict(self.settings or {})}
-        experiment = choose_for_dataset(dataset, dotted)
+        named = {"model.name": self.model} if isinstance(self.model, str) else {}
+        given = {**named, **dict(self.settings or {})}
+        given = {**tokenizer_setting(apply_overrides({}, given)), **given}
+        dataset = self._dataset(X, y, owners, str(given.get("data.tokenizer", "")))
+        experiment = choose_for_dataset(dataset, {**self._chosen(dataset, owners is not None), **given})
         place = self._temporary_folder() if out is None else Path(out)
-        self.run_ = run(experiment, place, data=dataset, model=self.model, workers=self.workers)
+        factory = None if isinstance(self.model, str) else self.model
+        self.run_ = run(experiment, place, data=dataset, model=factory, workers=self.workers)
         self.model_ = load_model(self.run_)
         self.label_issues_ = self._issues(RunDir(place), dataset)
         return self
@@ -156,8 +160,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings["data.validation_share"] = _VALIDATION
         return settings
 
-    def _dataset(self, X: Any, y: Any, owners: list[str] | None) -> Dataset:
-        """Return the samples as a data set without a test part, after scikit-learn's checks."""
+    def _dataset(self, X: Any, y: Any, owners: list[str] | None, tokenizer: str) -> Dataset:
+        """Return the samples as a data set without a test part, after scikit-learn's checks.
+
+        Args:
+            X: the samples.
+            y: (n,) their labels.
+            owners: (n,) the owner of each; None to share them out.
+            tokenizer: of texts; "" to hash words.
+        """
         are_images = isinstance(X, np.ndarray | torch.Tensor) and X.ndim > 2
         is_mixed = is_frame(X) and not _all_numbers(X)
         if are_images or is_mixed:
@@ -178,7 +189,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_mixed:
             self.feature_names_in_ = np.array(X.columns, dtype=object)
             self.n_features_in_ = len(X.columns)
-            return load_unsplit(_list_rows(X, numbers, names, owners), UserSource("the data frame"), names)
+            source = UserSource("the data frame", tokenizer=tokenizer)
+            return load_unsplit(_list_rows(X, numbers, names, owners), source, names)
         columns = getattr(self, "feature_names_in_", None)
         return from_numbers(X, numbers, names, owners, None if columns is None else columns.tolist())
 

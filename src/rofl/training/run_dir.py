@@ -30,6 +30,8 @@ from rofl.training.round_log import format_record, read_round_log
 from rofl.training.saved_model.model_record import ModelRecord
 
 _EVALUATION = TypeAdapter(Classification)
+_NAMES = TypeAdapter(list[str])
+_MOST_NAMES = 2**20  # bytes of clients.json
 
 
 @dataclass(frozen=True)
@@ -338,6 +340,18 @@ class RunDir:
             return _EVALUATION.validate_json(read_regular(self.path / "evaluation.json", follow=False))
         except (OSError, ValidationError):
             return None
+
+    def write_client_names(self, names: Sequence[str]) -> None:
+        """Write clients.json: the clients' names in the order of their numbers, for who watches the run."""
+        if list(names) != [str(number) for number in range(len(names))]:
+            atomic_write(self.path / "clients.json", _NAMES.dump_json(list(names)).decode())
+
+    def read_client_names(self) -> list[str]:
+        """Return the clients' names, or none where they have numbers only; what cannot be read counts as none."""
+        try:
+            return _NAMES.validate_json(read_regular(self.path / "clients.json", _MOST_NAMES, follow=False))
+        except (OSError, ValidationError):
+            return []
 
     def write_model_record(self, record: ModelRecord) -> None:
         """Write model.json: all that the saved model is, beside its weights."""

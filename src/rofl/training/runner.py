@@ -256,6 +256,7 @@ def _continue(
     listener: Listener | None,
 ) -> Run:
     start = load_or_init(folder, experiment, network)
+    folder.write_client_names(federated.client_names if federated.images.clients else ())
     states = ClientStateStore(folder.states, start.states)
     try:
         with start_simulation(experiment, federated, network, start.server_state, workers, states) as simulation:

@@ -50,7 +50,7 @@ def from_data(
         dotted["method.name"] = dotted.pop("method")
     if isinstance(path, str | Path):
         return choose_for_data(path, dotted, progress=progress, effort=effort)[0]
-    dotted |= _tokenizer(apply_overrides({}, dotted))
+    dotted |= tokenizer_setting(apply_overrides({}, dotted))
     spec = parse_experiment(apply_overrides({}, {key: dotted[key] for key in dotted if key in _FORM})).data
     images = as_dataset(path, side=spec.side, channels=spec.channels, tokenizer=spec.tokenizer)
     return choose_for_dataset(images, dotted, effort)
@@ -74,7 +74,7 @@ def choose_for_data(
     """
     test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
     dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
-    dotted |= _tokenizer(apply_overrides(base, dotted))
+    dotted |= tokenizer_setting(apply_overrides(base, dotted))
     given = apply_overrides(base, dotted)
     spec = parse_experiment({"data": given["data"]}).data
     source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
@@ -216,7 +216,7 @@ def _is_frozen(given: Settings) -> bool:
     return isinstance(model, Mapping) and model.get("freeze") is True
 
 
-def _tokenizer(given: Settings) -> dict[str, str]:
+def tokenizer_setting(given: Settings) -> dict[str, str]:
     """Return the setting of the tokenizer that lies beside a network of Hugging Face, unless there is one."""
     name = given.get("model", {}).get("name", "") if isinstance(given.get("model"), Mapping) else ""
     set_already = isinstance(given.get("data"), Mapping) and given["data"].get("tokenizer")

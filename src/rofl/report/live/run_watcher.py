@@ -154,10 +154,10 @@ class RunWatcher:
         if role != "coordinator" and known:
             sites = [SiteView(name) for name in known]
         elif role == "run" and newest is not None:
-            left_out = newest.dropped
+            left_out, names = newest.dropped, self._run_dir.read_client_names()
             sites = [
                 SiteView(
-                    f"client {client}",
+                    one_line(names[client])[:100] if 0 <= client < len(names) else f"client {client}",
                     state=f"left out: {left_out[str(client)]}" if str(client) in left_out else "took part",
                     failed=str(client) in left_out,
                 )

@@ -16,9 +16,10 @@ _MAX_MARKERS = 40  # a curve of at most this many points shows each as a marker
 def accuracy_chart(groups: Sequence[Group]) -> Section:
     """Return the section with the accuracy curves of all runs."""
     traces = [trace for number, group in enumerate(groups) for trace in _group_traces(group, number)]
-    html = render("accuracy_chart.html.j2", chart_id=CHART_ID)
+    as_given = any(run.experiment.data.is_user_data for group in groups for run in group.runs)
+    html = render("accuracy_chart.html.j2", chart_id=CHART_ID, as_given=as_given)
     layout = base_layout()
-    layout["yaxis"]["title"] = {"text": "test accuracy"}
+    layout["yaxis"]["title"] = {"text": "accuracy" if as_given else "test accuracy"}
     return Section(html, plot_call(CHART_ID, traces, layout))
 
 

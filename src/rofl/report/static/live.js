@@ -122,6 +122,7 @@
     byId("sites-head").replaceChildren(...columns.map(([name]) => {
       const head = make("th", name);
       head.scope = "col";
+      if (name === "state" || name === "name") head.classList.add("words");
       return head;
     }));
     byId("sites-body").replaceChildren(...view.sites.map((site) => {

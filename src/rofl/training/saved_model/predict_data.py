@@ -118,7 +118,8 @@ def sample_logits(
     images = RawImages([content for content in contents if not isinstance(content, tuple)], form, unreadable)
     logits, _ = model.logits(images, progress)
     if len(unreadable) == len(samples):
-        raise UserError(f"None of the {len(samples)} images of {source} can be read: {unreadable[0]}.")
+        none = f"None of the {len(samples)} images of {source}" if len(samples) > 1 else f"The image {source}"
+        raise UserError(f"{none} {'can' if len(samples) > 1 else 'cannot'} be read: {unreadable[0]}.")
     return logits[[row for row in range(len(samples)) if row not in unreadable]], unreadable
 
 
