@@ -14,10 +14,12 @@ from torch import Tensor
 
 from rofl.core.rng import generator
 from rofl.data import Dataset
+from rofl.data.image_store import ImageStore
 from rofl.data.sources.cifar10 import load_cifar10
 from rofl.data.sources.mnist import load_mnist
 from rofl.data.transforms import Transform
 
+_THREE = (0, 4, 6)  # classes of CIFAR-10
 _TEST_SHARE = 5  # one in five rows of a table is a test row
 
 
@@ -29,6 +31,22 @@ def cifar_3000(folder: Path) -> Dataset:
 def cifar_6000(folder: Path) -> Dataset:
     """Return the first 6,000 CIFAR-10 images at 16 pixels, and 2,000 for testing."""
     return _smaller(load_cifar10(folder.parent / "cifar10").first(6000, 2000), side=16, flip=True)
+
+
+def cifar_grey(folder: Path) -> Dataset:
+    """Return 2,000 grey CIFAR-10 images of three classes (plane, deer, frog) at 32 pixels, and 1,500 for testing."""
+    images = load_cifar10(folder.parent / "cifar10").first(10_000, 6_000)
+    parts = [
+        _three_classes(pixels, labels, count)
+        for pixels, labels, count in (
+            (images.train, images.train_labels, 2000),
+            (images.test, images.test_labels, 1500),
+        )
+    ]
+    (train, train_labels), (test, test_labels) = parts
+    chosen = replace(images, train=train, train_labels=train_labels, test=test, test_labels=test_labels)
+    chosen = replace(chosen, classes=tuple(images.classes[place] for place in _THREE))
+    return _smaller(chosen, side=32, flip=False)
 
 
 def mnist_2000(folder: Path) -> Dataset:
@@ -64,6 +82,13 @@ def clusters(_: Path) -> Dataset:
         2500, 20, n_informative=10, n_redundant=5, n_classes=5, n_clusters_per_class=2, random_state=1
     )
     return _split_table("clusters", torch.from_numpy(features).float(), torch.from_numpy(labels))
+
+
+def _three_classes(pixels: ImageStore, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the first grey images of three classes, and their labels counted from 0."""
+    rows = torch.isin(labels, torch.tensor(_THREE)).nonzero().flatten()[:count]
+    grey = pixels[:][rows].float().mean(dim=1, keepdim=True)  # (count, 1, 32, 32)
+    return grey, torch.tensor([_THREE.index(label) for label in labels[rows].tolist()])
 
 
 def _smaller(images: Dataset, side: int, flip: bool) -> Dataset:
