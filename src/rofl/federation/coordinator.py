@@ -161,7 +161,7 @@ def _coordinate(
 
 
 def _negotiate(sites: Sequence[SiteInfo], config: ServerConfig) -> Experiment:
-    return with_masks(negotiate(sites, config.settings, config.clients), config)
+    return _complete(negotiate(sites, config.settings, config.clients), config)
 
 
 def _wait_for_sites(
