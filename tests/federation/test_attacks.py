@@ -21,9 +21,7 @@ from rofl.federation.site_records import SiteInfo
 from tests.flow.called import rofl as call
 
 TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1, "model__width": 0.125}
-UNDER_MASKS_WORSE: set[str] = (
-    set()
-)  # attacks that cost more than two points under masks; docs/security.md has the figures
+UNDER_MASKS_WORSE: set[str] = set()  # attacks that cost more than two points under masks, as docs/security.md says
 
 
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masked"])
@@ -41,6 +39,17 @@ def test_without_bounds_one_round_is_enough_to_spoil_the_model(tmp_path: Path) -
     bounded = run_attacked(attack_settings(False, **settings), once, False, tmp_path / "bounded")
     assert bounded.left_out == 1
     assert bounded.accuracy > spoilt.accuracy
+
+
+def test_under_masks_a_weight_that_no_sum_can_have_is_searched_for_and_does_not_stop_the_run(tmp_path: Path) -> None:
+    """A number that cannot be unmasked once ended the run: no update of two rounds in a row could be used."""
+    ATTACKS["a weight beyond all sums"] = lambda update, state, index: replace(update, weight=2.0**46)
+    try:
+        settings = attack_settings(True, **{**TINY, "rounds": 5})
+        found = run_attacked(settings, "a weight beyond all sums", True, tmp_path / "run")
+    finally:
+        del ATTACKS["a weight beyond all sums"]
+    assert (found.stopped, found.undone, found.left_out) == ("", 3, 5)
 
 
 @pytest.fixture(scope="module")
