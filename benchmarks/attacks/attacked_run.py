@@ -59,7 +59,13 @@ class Outcome:
 
 def attack_settings(masks: bool, bounds: bool = True, **changes: Any) -> Experiment:
     """Return the settings: digits, a tenth of the labels wrong, five sites that hold out a fifth, ten rounds."""
-    settings = {"clients": SITES, "cohort": SITES, "rounds": 10, "noise__ratio": 0.1, "data__validation_share": 0.2}
+    settings: dict[str, Any] = {
+        "clients": SITES,
+        "cohort": SITES,
+        "rounds": 10,
+        "noise__ratio": 0.1,
+        "data__validation_share": 0.2,
+    }
     settings |= {"model__width": 0.5, "method__epochs": 4, "method__batch": 16, "method__t_pl": 8}
     settings |= {"bounds__on": bounds, "bounds__rollback": bounds, "transport": "fixed" if masks else "full"}
     return rofl.preset("digits", method="rofl", **{**settings, **changes})

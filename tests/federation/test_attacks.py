@@ -15,12 +15,14 @@ from benchmarks.attacks.site_attacks import ATTACKS, ONCE
 import rofl
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
+from rofl.federation.coordinator import _negotiate
 from rofl.federation.default_bounds import check_shares, with_bounds
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_records import SiteInfo
 from tests.flow.called import rofl as call
 
-TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1, "model__width": 0.125}
+TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1}
+TINY |= {"model__name": "mlp", "model__width": 0.125}
 UNDER_MASKS_WORSE: set[str] = set()  # attacks that cost more than two points under masks, as docs/security.md says
 
 
@@ -43,7 +45,7 @@ def test_without_bounds_one_round_is_enough_to_spoil_the_model(tmp_path: Path) -
 
 def test_under_masks_a_weight_that_no_sum_can_have_is_searched_for_and_does_not_stop_the_run(tmp_path: Path) -> None:
     """A number that cannot be unmasked once ended the run: no update of two rounds in a row could be used."""
-    ATTACKS["a weight beyond all sums"] = lambda update, state, index: replace(update, weight=2.0**46)
+    ATTACKS["a weight beyond all sums"] = lambda update, state, index: replace(update, weight=2.0**37)
     try:
         settings = attack_settings(True, **{**TINY, "rounds": 5})
         found = run_attacked(settings, "a weight beyond all sums", True, tmp_path / "run")
@@ -85,6 +87,14 @@ def test_bounds_are_on_in_a_federation_unless_somebody_says_otherwise() -> None:
     assert (chosen.bounds.on, chosen.bounds.rollback) == (False, False)
     bounded = with_bounds(chosen, ServerConfig("", 3, settings={"bounds.rollback": False})).bounds
     assert (bounded.on, bounded.rollback) == (True, False)
+
+
+def test_bounds_are_on_where_the_settings_follow_from_the_sites_own_data_as_well() -> None:
+    sites = [SiteInfo(client, f"site-{client}", 100, 8, 1, ("cat", "dog")) for client in range(3)]
+    agreed = _negotiate(sites, ServerConfig("", 3))
+    assert (agreed.bounds.on, agreed.bounds.rollback, agreed.transport) == (True, True, "fixed")
+    with pytest.raises(UserError, match="--robust krum needs the update of each site"):
+        _negotiate(sites, ServerConfig("", 3, settings={"server.robust": "krum"}))
 
 
 def test_a_robust_mean_and_masks_are_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class SiteMasks:
     def reveal(self, content: RecordDict) -> RecordDict:
         """Return the shares that unmask a sum: of the own masks of sites whose sums arrived, and of lost pairs.
 
-        Where a site's shares cannot be read, an empty text takes their place, by which the coordinator learns who it is.
+        Where a site's shares cannot be read, an empty text takes their place, so that the coordinator learns who it is.
 
         Args:
             content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
