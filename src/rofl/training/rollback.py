@@ -32,12 +32,13 @@ class Rollback:
 
     Attributes:
         bad: how many rounds in a row went wrong by now.
+        spoilt: how many of them made a model that was given up; the others had no sum that could be used.
         stop_reason: why the run cannot go on, in one sentence; empty while it can.
     """
 
     def __init__(self, experiment: Experiment, names: Mapping[int, str] | None = None) -> None:
         self.experiment, self.names = experiment, dict(names or {})
-        self.bad = 0
+        self.bad = self.spoilt = 0
         self.stop_reason = ""
         self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
         self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
@@ -80,11 +81,12 @@ class Rollback:
         if record.rolled_back:
             self._reason = record.rolled_back
             self.bad += 1
+            self.spoilt += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
         else:
             events += self._narrow(record.round)
-            self.bad = 0
+            self.bad = self.spoilt = 0
             if record.held_out is not None:
                 self._good.append(record.held_out)
         return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record
