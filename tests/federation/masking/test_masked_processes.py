@@ -23,7 +23,8 @@ def test_masks_are_on_by_default_and_outlive_kill_9(tmp_path: Path) -> None:
     with People(tmp_path) as people:
         serve = ("--preset", "digits", "--method", "joint", "--credentials", "keys/server", "--out", "run")
         where = ("--address", address.replace("localhost", "127.0.0.1"))
-        coordinator = people.rofl("serve", "serve", *serve, *where, *sets({**SETTINGS, "method.start": 1}))
+        words = (*serve, *where, *sets({**SETTINGS, "method.start": 1}))
+        coordinator = people.rofl("serve", "serve", *words, bad="patient")
 
         def join(name: str, bad: str = "") -> Any:
             place = ("--server", address, "--credentials", f"keys/sites/{name}", "--out", f"site-{name}")
