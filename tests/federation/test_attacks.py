@@ -17,6 +17,8 @@ from rofl.config.schema import Experiment
 from rofl.errors import UserError
 from rofl.federation.coordinator import _negotiate
 from rofl.federation.default_bounds import check_shares, with_bounds
+from rofl.federation.greeting_checks import Conditions, check_greeting
+from rofl.federation.masking.peers import Peer
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_records import SiteInfo
 from tests.flow.called import rofl as call
@@ -80,6 +82,17 @@ def test_a_site_that_declares_nearly_all_samples_stops_the_start() -> None:
     check_shares(sites, chosen)
     with pytest.raises(UserError, match="site-1 says that it has 1000000000 of all 1000000200 samples"):
         check_shares([*sites[:1], replace(sites[1], samples=10**9), *sites[2:]], chosen)
+
+
+def test_a_site_that_comes_later_cannot_declare_nearly_all_samples() -> None:
+    """It would make the model alone, within every bound."""
+    others = {client: SiteInfo(client, f"site-{client}", 100) for client in range(2)}
+    conditions, peer = Conditions(max_share=0.75), Peer(2, b"")
+    check_greeting(SiteInfo(2, "late", 500), conditions, others, peer, b"")
+    with pytest.raises(UserError, match="late says that it has 1000000 samples, and all others 200"):
+        check_greeting(SiteInfo(2, "late", 10**6), conditions, others, peer, b"")
+    with pytest.raises(UserError, match="its updates would make the model"):  # nor one that says more than before
+        check_greeting(SiteInfo(0, "site-0", 10**6), conditions, {**others, 2: SiteInfo(2, "late", 100)}, peer, b"")
 
 
 def test_bounds_are_on_in_a_federation_unless_somebody_says_otherwise() -> None:

@@ -124,6 +124,17 @@ def test_where_sites_object_whoever_is_left_out_the_run_goes_on() -> None:
     assert three.judge(objected(1, 3, 3), FINE, "") == ""  # nobody could be left out
 
 
+def test_a_site_that_joined_later_is_searched_for_as_well() -> None:
+    rollback, late = Rollback(experiment(clients=4, cohort=4)), 4
+    for index in range(1, 5):
+        bad = late not in rollback.aside(index)
+        found = record(
+            index, rolled_back="no sum" if bad else "", restored=0, dropped={str(c): "" for c in SITES if bad}
+        )
+        rollback.observe(found)
+    assert (rollback.aside(5), rollback.stop_reason) == ({late}, "")
+
+
 def test_a_run_stops_where_every_round_goes_wrong_whoever_is_left_out() -> None:
     rollback = Rollback(experiment())
     for index in range(1, 20):

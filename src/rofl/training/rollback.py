@@ -45,6 +45,7 @@ class Rollback:
         self._times: dict[int, int] = {}  # client -> how often it was set aside
         self._trial: list[int] = []  # clients that are left out to see whether a round is good without them
         self._candidates: list[int] = []  # clients that may be the suspect
+        self._clients = set(range(experiment.clients))  # with those that joined later
         self._futile = 0
         self._listens = True  # to the sites' objections
         self._reason = ""  # of the last bad round
@@ -77,6 +78,7 @@ class Rollback:
     def observe(self, record: RoundRecord) -> RoundRecord:
         """Take in the record of a round, in order; return it with what follows among its warnings."""
         events = list[GuardEvent]()
+        self._clients |= set(record.cohort)
         self._count_futile(record)
         if record.rolled_back:
             self._reason = record.rolled_back
@@ -145,7 +147,7 @@ class Rollback:
     def _left(self, index: int) -> list[int]:
         """Return the clients that may take part in a round."""
         aside = self.aside(index)
-        return [client for client in range(self.experiment.clients) if client not in aside]
+        return [client for client in sorted(self._clients) if client not in aside]
 
     @property
     def _least(self) -> int:
