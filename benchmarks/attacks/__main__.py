@@ -75,9 +75,10 @@ def run_cell(row: str, column: str) -> Outcome:
 
 def table(records: Records) -> str:
     """Return the finished cells as a Markdown table, one row for each attack."""
-    lines = [f"| attack | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"]
+    columns = [column for column in COLUMNS if f"{_FOUR} | {column}" in records]
+    lines = [f"| attack | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for row in (_FOUR, _FIVE, *ATTACKS):
-        cells = [cell(records.get(f"{row} | {column}"), records.get(f"{_FOUR} | {column}")) for column in COLUMNS]
+        cells = [cell(records.get(f"{row} | {column}"), records.get(f"{_FOUR} | {column}")) for column in columns]
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
