@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,6 +24,7 @@ from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_gate import SiteGate
+from rofl.federation.site_records import SiteEvaluation
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import ServerState, Update
 from rofl.simulation import rounds
@@ -57,9 +58,15 @@ class Outcome:
 
 
 def attack_settings(masks: bool, bounds: bool = True, **changes: Any) -> Experiment:
-    """Return the settings: digits, a fifth of the labels wrong, five sites, ten rounds."""
-    settings = {"clients": SITES, "cohort": SITES, "rounds": 10, "noise__ratio": 0.2, "data__validation_share": 0.1}
-    settings |= {"model__name": "mlp", "model__width": 0.5, "method__epochs": 3, "method__t_pl": 5}
+    """Return the settings: digits, a tenth of the labels wrong, five sites that hold out a fifth, ten rounds."""
+    settings: dict[str, Any] = {
+        "clients": SITES,
+        "cohort": SITES,
+        "rounds": 10,
+        "noise__ratio": 0.1,
+        "data__validation_share": 0.2,
+    }
+    settings |= {"model__width": 0.5, "method__epochs": 4, "method__batch": 16, "method__t_pl": 8}
     settings |= {"bounds__on": bounds, "bounds__rollback": bounds, "transport": "fixed" if masks else "full"}
     return rofl.preset("digits", method="rofl", **{**settings, **changes})
 
@@ -109,14 +116,14 @@ def _engine(chosen: Experiment, masks: bool) -> tuple[RoundDriver, bool]:
 
 @contextmanager
 def attack_from(attack: str | None, client: int | None, first: int = 1) -> Iterator[None]:
-    """Let a client attack inside the block.
+    """Let a client attack inside the block; it never objects to a model.
 
     Args:
         attack: A key of `ATTACKS`; None for an honest site.
         client: Its number; None for every client of this process.
         first: The first round of the attack.
     """
-    honest = SiteClient.train
+    honest, judge = SiteClient.train, SiteClient.evaluate
 
     def attacking(
         self: SiteClient, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
@@ -130,11 +137,16 @@ def attack_from(attack: str | None, client: int | None, first: int = 1) -> Itera
         self.executor.labels = labels
         return _change(update, attack, server_state, index), state
 
-    SiteClient.train = attacking  # type: ignore[method-assign]
+    def content(self: SiteClient, server_state: ServerState, index: int = 0) -> SiteEvaluation:
+        counts = judge(self, server_state, index)
+        bad = attack is not None and self.client == (self.client if client is None else client)
+        return replace(counts, objects=False) if bad else counts
+
+    SiteClient.train, SiteClient.evaluate = attacking, content  # type: ignore[method-assign]
     try:
         yield
     finally:
-        SiteClient.train = honest  # type: ignore[method-assign]
+        SiteClient.train, SiteClient.evaluate = honest, judge  # type: ignore[method-assign]
 
 
 def _change(update: Update, attack: str, server_state: ServerState, index: int) -> Update:

@@ -267,3 +267,13 @@ def test_one_client_round_stays_finite_and_keeps_its_type(dtype, samples, featur
     assert_finite(*results)
     assert {result.dtype for result in results} == {dtype}
     assert c.confident_mask(features, labels, blended).shape == (samples,)
+
+
+def test_before_there_are_centroids_a_client_weighs_a_class_once_or_not_at_all():
+    """So that nobody can nearly cancel the others' weights in round 1, when no length is known to compare with."""
+    weighted, none = torch.ones(2, 3), torch.zeros(2, 3)
+    assert c.check_centroid_sums(weighted, torch.tensor([[5.0], [0.0]]), none, clients=5) is None
+    for weight in (0.32, -1.0, 6.0):
+        found = c.check_centroid_sums(weighted, torch.tensor([[5.0], [weight]]), none, clients=5)
+        assert found == "its similarities are not between 0 and 1"
+    assert c.check_centroid_sums(weighted, torch.tensor([[0.32], [0.5]]), torch.ones(2, 3), clients=5) is None

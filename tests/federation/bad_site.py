@@ -3,6 +3,7 @@
 HOW is what is wrong with its updates (see SPOILT), or one of these:
 
 - `pause:ROUND:FILE`: it sleeps in that round until it is killed, unless FILE is there, which it makes first.
+- `shares`: the shares of its masks that it sends to the other sites cannot be read.
 - `empty`: it has no sample. `old` or `newer`: its protocol is another.
 - `hostile`: it answers the first question like an honest site, and everything else with a message of
   `test_hostile_sites`, in turn.
@@ -18,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 
 from rofl.cli import main
 from rofl.core.tensors import Tensors
 from rofl.federation import flower_engine, messaging, protocol
+from rofl.federation.masking.mask_messages import MaskedSums
+from rofl.federation.masking.peers import MaskSession
+from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_records import SiteInfo
@@ -70,6 +74,14 @@ def spoil(how: str) -> None:
     SiteClient.train = spoilt  # type: ignore[method-assign]
     if kind == "hostile":
         be_hostile()
+    if kind == "shares":
+        mask = SiteMasks.mask
+
+        def deal(self: SiteMasks, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
+            sent = MaskedSums.decode(mask(self, content, session, purpose), len(session.peers))
+            return replace(sent, shares=tuple(bytes(len(each)) for each in sent.shares)).encode()
+
+        SiteMasks.mask = deal  # type: ignore[method-assign]
     if kind == "patient":
         messaging._GRACE = 900.0
         flower_engine._LAST_CALL = 300.0

@@ -15,15 +15,17 @@ from benchmarks.attacks.site_attacks import ATTACKS, ONCE
 import rofl
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
+from rofl.federation.coordinator import _negotiate
 from rofl.federation.default_bounds import check_shares, with_bounds
+from rofl.federation.greeting_checks import Conditions, check_greeting
+from rofl.federation.masking.peers import Peer
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_records import SiteInfo
 from tests.flow.called import rofl as call
 
-TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1, "model__width": 0.125}
-UNDER_MASKS_WORSE: set[str] = (
-    set()
-)  # attacks that cost more than two points under masks; docs/security.md has the figures
+TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1}
+TINY |= {"model__name": "mlp", "model__width": 0.125}
+UNDER_MASKS_WORSE: set[str] = set()  # attacks that cost more than two points under masks, as docs/security.md says
 
 
 @pytest.mark.parametrize("masks", [False, True], ids=["plain", "masked"])
@@ -41,6 +43,17 @@ def test_without_bounds_one_round_is_enough_to_spoil_the_model(tmp_path: Path) -
     bounded = run_attacked(attack_settings(False, **settings), once, False, tmp_path / "bounded")
     assert bounded.left_out == 1
     assert bounded.accuracy > spoilt.accuracy
+
+
+def test_under_masks_a_weight_that_no_sum_can_have_is_searched_for_and_does_not_stop_the_run(tmp_path: Path) -> None:
+    """A number that cannot be unmasked once ended the run: no update of two rounds in a row could be used."""
+    ATTACKS["a weight beyond all sums"] = lambda update, state, index: replace(update, weight=2.0**37)
+    try:
+        settings = attack_settings(True, **{**TINY, "rounds": 5})
+        found = run_attacked(settings, "a weight beyond all sums", True, tmp_path / "run")
+    finally:
+        del ATTACKS["a weight beyond all sums"]
+    assert (found.stopped, found.undone, found.left_out) == ("", 3, 5)
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +84,30 @@ def test_a_site_that_declares_nearly_all_samples_stops_the_start() -> None:
         check_shares([*sites[:1], replace(sites[1], samples=10**9), *sites[2:]], chosen)
 
 
+def test_a_site_that_comes_later_cannot_declare_nearly_all_samples() -> None:
+    """It would make the model alone, within every bound."""
+    others = {client: SiteInfo(client, f"site-{client}", 100) for client in range(2)}
+    conditions, peer = Conditions(max_share=0.75), Peer(2, b"")
+    check_greeting(SiteInfo(2, "late", 500), conditions, others, peer, b"")
+    with pytest.raises(UserError, match="late says that it has 1000000 samples, and all others 200"):
+        check_greeting(SiteInfo(2, "late", 10**6), conditions, others, peer, b"")
+    with pytest.raises(UserError, match="its updates would make the model"):  # nor one that says more than before
+        check_greeting(SiteInfo(0, "site-0", 10**6), conditions, {**others, 2: SiteInfo(2, "late", 100)}, peer, b"")
+
+
 def test_bounds_are_on_in_a_federation_unless_somebody_says_otherwise() -> None:
     chosen: Experiment = rofl.preset("digits")
     assert (chosen.bounds.on, chosen.bounds.rollback) == (False, False)
     bounded = with_bounds(chosen, ServerConfig("", 3, settings={"bounds.rollback": False})).bounds
     assert (bounded.on, bounded.rollback) == (True, False)
+
+
+def test_bounds_are_on_where_the_settings_follow_from_the_sites_own_data_as_well() -> None:
+    sites = [SiteInfo(client, f"site-{client}", 100, 8, 1, ("cat", "dog")) for client in range(3)]
+    agreed = _negotiate(sites, ServerConfig("", 3))
+    assert (agreed.bounds.on, agreed.bounds.rollback, agreed.transport) == (True, True, "fixed")
+    with pytest.raises(UserError, match="--robust krum needs the update of each site"):
+        _negotiate(sites, ServerConfig("", 3, settings={"server.robust": "krum"}))
 
 
 def test_a_robust_mean_and_masks_are_refused_in_one_sentence(tmp_path: Path) -> None:

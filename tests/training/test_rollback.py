@@ -93,6 +93,48 @@ def test_where_the_server_sees_updates_the_farthest_is_set_aside_at_once() -> No
     assert rollback.aside(3) == {2}
 
 
+def objected(index: int, objections: int, voters: int = 5) -> RoundRecord:
+    return record(index, voters=voters, objections=objections)
+
+
+def test_where_most_sites_object_the_round_is_undone_and_the_suspect_searched_for_at_once() -> None:
+    rollback = Rollback(experiment(), {client: f"site {client}" for client in SITES})
+    assert rollback.judge(objected(1, 2), FINE, "") == ""  # two of five are no majority
+    reason = rollback.judge(objected(1, 3), FINE, "")
+    assert reason == "3 of 5 sites say that their own models are better by far"
+    for index, aside, bad in ((1, set(), True), (2, {0, 1}, True), (3, {2, 3}, True), (4, {4}, False)):
+        assert rollback.aside(index) == aside
+        found = objected(index, 3 if bad else 0, 5 - len(aside))
+        reason = rollback.judge(found, FINE, "")
+        assert bool(reason) == bad
+        rollback.observe(found.model_copy(update={"rolled_back": reason, "restored": 0} if bad else {}))
+    assert rollback.aside(5) == rollback.aside(8) == {4}
+
+
+def test_where_sites_object_whoever_is_left_out_the_run_goes_on() -> None:
+    """Sites that differ much in their data: it is not one of them that spoils the model."""
+    rollback, undone = Rollback(experiment()), 0
+    for index in range(1, 12):
+        found = objected(index, 5 - len(rollback.aside(index)), 5 - len(rollback.aside(index)))
+        reason = rollback.judge(found, FINE, "")
+        undone += bool(reason)
+        rollback.observe(found.model_copy(update={"rolled_back": reason, "restored": 0} if reason else {}))
+    assert (undone, rollback.stop_reason, rollback.aside(12)) == (4, "", frozenset())
+    three = Rollback(experiment(clients=3, cohort=3))
+    assert three.judge(objected(1, 3, 3), FINE, "") == ""  # nobody could be left out
+
+
+def test_a_site_that_joined_later_is_searched_for_as_well() -> None:
+    rollback, late = Rollback(experiment(clients=4, cohort=4)), 4
+    for index in range(1, 5):
+        bad = late not in rollback.aside(index)
+        found = record(
+            index, rolled_back="no sum" if bad else "", restored=0, dropped={str(c): "" for c in SITES if bad}
+        )
+        rollback.observe(found)
+    assert (rollback.aside(5), rollback.stop_reason) == ({late}, "")
+
+
 def test_a_run_stops_where_every_round_goes_wrong_whoever_is_left_out() -> None:
     rollback = Rollback(experiment())
     for index in range(1, 20):

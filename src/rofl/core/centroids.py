@@ -7,6 +7,7 @@ is replaced by the first mean that arrives. No function here returns NaN for fin
 import torch
 from torch import Tensor
 
+_ROUNDING = 1e-3  # of weights that are whole numbers
 _LONGEST = 8.0  # times the longest centroid of the last round: no honest client's grows so fast
 
 
@@ -148,7 +149,9 @@ def check_centroid_sums(weighted: Tensor, weights: Tensor, stored: Tensor, clien
     >>> check_centroid_sums(torch.tensor([[9.0]]), torch.tensor([[0.001]]), torch.tensor([[2.0]]), clients=5)
     'its centroids are 4455 times as long as the last ones'
     """
-    if not bool(((weights > -1e-5) & (weights < clients * (1 + 1e-5))).all()):
+    first = weights[~has_centroid(stored)]  # where there is no global centroid yet, a client's weight is 0 or 1
+    whole = bool(((first - first.round()).abs() < _ROUNDING).all())
+    if not whole or not bool(((weights > -1e-5) & (weights < clients * (1 + 1e-5))).all()):
         return "its similarities are not between 0 and 1"
     longest = float(torch.linalg.vector_norm(stored, dim=1).max()) if len(stored) else 0.0
     lengths = torch.linalg.vector_norm(weighted, dim=1) / (weights[:, 0].clamp(min=0) + 1e-5)  # of the mean centroids

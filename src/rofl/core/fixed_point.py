@@ -54,6 +54,11 @@ def _encode(name: str, value: Tensor, clients: int) -> Tensor:
     return (exact * (1 << TENSOR_BITS)).round().long()  # `round` is half to even
 
 
+def is_fixed(tensors: Tensors) -> bool:
+    """Return whether tensors are in fixed point: integers, as `encode` returns them."""
+    return any(value.dtype == torch.int64 for value in tensors.values())
+
+
 def decode(tensors: Tensors) -> Tensors:
     """Return a sum of encoded tensors as float32.
 

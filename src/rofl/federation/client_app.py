@@ -37,8 +37,8 @@ class Client(Protocol):
             cautious: Whether to use the cautious form of the method.
         """
 
-    def evaluate(self, server_state: ServerState) -> SiteEvaluation:
-        """Return how many held-out samples the model classifies as labelled."""
+    def evaluate(self, server_state: ServerState, index: int = 0) -> SiteEvaluation:
+        """Return how many held-out samples the model of a round classifies as labelled."""
 
     def report(self, server_state: ServerState) -> SiteReport:
         """Audit the labels with the final model, and return counts."""
@@ -91,7 +91,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         request, server_state = decode_request(message.content)
         own, session = gate_of(context), get_session(message.content)
         own.admit("evaluate", request, session)
-        counts = own.evaluation(data.client(request, context).evaluate(_required(server_state)))
+        counts = own.evaluation(data.client(request, context).evaluate(_required(server_state), request.index))
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
 
     @app.query("report")

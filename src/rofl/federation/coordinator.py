@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rofl.audit.result import AuditMetrics
@@ -154,14 +154,15 @@ def _coordinate(
             callbacks.on_message(f"Classes: {', '.join(agreed.data.classes)}.")
             agreed = _settle(agreed, data_dir)
             run_dir.write_experiment(agreed)
-        registry.conditions, registry.open_to_others = conditions_of(agreed, config), True
+        most = agreed.bounds.max_share if agreed.bounds.on else 1.0
+        registry.conditions, registry.open_to_others = replace(conditions_of(agreed, config), max_share=most), True
         callbacks.on_start(agreed)
         registry.log.write("settings", settings=agreed.toml(), version=__version__)
         return _train(run_dir, agreed, registry, config, callbacks, data_dir)
 
 
 def _negotiate(sites: Sequence[SiteInfo], config: ServerConfig) -> Experiment:
-    return with_masks(negotiate(sites, config.settings, config.clients), config)
+    return _complete(negotiate(sites, config.settings, config.clients), config)
 
 
 def _wait_for_sites(

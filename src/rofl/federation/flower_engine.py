@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from flwr.app import RecordDict
 
@@ -15,7 +15,14 @@ from rofl.federation.message_facts import describe_received
 from rofl.federation.messaging import LATE, LOST, NodeConnection, send_and_receive
 from rofl.federation.protocol import RoundRequest, encode_request, request_round
 from rofl.federation.round_driver import RoundDriver
-from rofl.federation.site_records import SiteEvaluation, SiteReport, SiteReports, pooled_accuracy, pooled_counts
+from rofl.federation.site_records import (
+    SiteEvaluation,
+    SiteReport,
+    SiteReports,
+    get_vote,
+    pooled_accuracy,
+    pooled_counts,
+)
 from rofl.federation.site_registry import NOT_CONNECTED
 from rofl.methods.base import ServerState
 from rofl.simulation.engine import Simulation
@@ -32,6 +39,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class _Counts(Generic[T]):
+    """Counts of sites.
+
+    Attributes:
+        found: By site, or one as `_SUM`.
+        problem: With masks, why their sum cannot be used, where a site must have spoilt it.
+        suspects: The sites that did, where they are known.
+    """
+
+    found: dict[int, T]
+    problem: str = ""
+    suspects: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class FlowerEngine:
     """Trains, tests and ends a run with sites, over a Flower Grid.
 
@@ -41,6 +63,7 @@ class FlowerEngine:
         masks: Whether sites mask their sums, so that only those over all sites are known here.
         aside: Sites that are set aside in the rounds under way.
         farewells: What is known already of the sites' last answers.
+        votes: What sites said last of a model beside their counts: whether they object to it.
     """
 
     driver: RoundDriver
@@ -48,6 +71,7 @@ class FlowerEngine:
     masks: bool = False
     aside: set[int] = field(default_factory=set)
     farewells: Farewells = field(default_factory=Farewells)
+    votes: dict[int, bool] = field(default_factory=dict)
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
@@ -99,13 +123,21 @@ class FlowerEngine:
         request = encode_request(RoundRequest(self.driver.settings, index), server_state.evaluated())
         registry = self.driver.registry
         asked = frozenset(registry.sites) - self.aside
+        self.votes.clear()
         replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes), asked)
         declared = {client: site.samples for client, site in registry.sites.items()}
         declared[_SUM] = sum(declared[client] for client in asked)
-        counted = [each for client, each in replies.items() if each.is_plausible(declared[client])]
-        if len(counted) < len(replies):
+        counted = [each for client, each in replies.found.items() if each.is_plausible(declared[client])]
+        problem = replies.problem
+        if len(counted) < len(replies.found):
             registry.on_message("Counts of more held-out samples than sites declared samples are not used.")
-        return Evaluation(pooled_accuracy(replies.values()), pooled_counts(counted))
+            problem = problem or ("it counts more held-out samples than were declared" if self.masks else "")
+        objections = [registry.name(client) for client, objects in sorted(self.votes.items()) if objects]
+        if objections:
+            registry.log.write("objections", round=index, sites=objections, voters=len(self.votes))
+        pooled = pooled_accuracy(replies.found.values()), pooled_counts(counted)
+        problem = problem and f"the counts of the sites cannot be used: {problem}"
+        return Evaluation(*pooled, len(self.votes), len(objections), problem, replies.suspects)
 
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
@@ -128,7 +160,7 @@ class FlowerEngine:
         if self.masks and farewells.together is None:
             content = encode_request(asked, server_state, exact=True)
             found = self._counts("query.report", content, lambda reply: SiteReport.decode(reply, classes))
-            farewells.add_sum(list(found.values()))
+            farewells.add_sum(list(found.found.values()))
         request = RoundRequest(self.driver.settings, index, history=history)
         content = encode_request(request, server_state, exact=True)
         nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
@@ -150,7 +182,7 @@ class FlowerEngine:
 
     def _counts(
         self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
-    ) -> dict[int, T]:
+    ) -> "_Counts[T]":
         """Return the counts of connected sites, or with masks one record with their sum, as `_SUM`; none if it fails.
 
         Args:
@@ -162,15 +194,17 @@ class FlowerEngine:
         registry = self.driver.registry
         nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
         if not self.masks:
-            return self._collect(kind, request, nodes, lambda client, reply: decode(reply))
+            return _Counts(self._collect(kind, request, nodes, lambda client, reply: decode(reply)))
         summed = self._sum(kind, dict.fromkeys(nodes, request), nodes)
         for client, problem in summed.problems.items():
             registry.on_message(one_line(f"{registry.name(client)} is not counted: {problem}."))
+        if summed.problem:
+            return _Counts({}, summed.problem, summed.suspects)
         try:
-            return {} if summed.content is None else {_SUM: decode(summed.content)}
+            return _Counts({} if summed.content is None else {_SUM: decode(summed.content)})
         except (ValueError, TypeError) as error:
             registry.on_message(one_line(f"The counts of the sites cannot be used: {error}."))
-            return {}
+            return _Counts({}, one_line(str(error)))
 
     def _sum(self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]) -> SumResult:
         """Return a masked sum over connected sites; where they are too few for one, others count as lost on the way."""
@@ -226,6 +260,9 @@ class FlowerEngine:
                 registry.log.write("failed", **answered, reason=reply)
             else:
                 registry.log.write("received", **answered, **describe_received(reply))
+                vote = get_vote(reply) if kind == "evaluate" else None
+                if vote is not None:
+                    self.votes[client] = vote
             yield client, reply
 
     def _refresh_nodes(self) -> dict[int, NodeConnection]:

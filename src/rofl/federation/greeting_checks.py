@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from rofl.data.user.names import list_some
 from rofl.errors import UserError
-from rofl.federation.masking.peers import Peer, certified_owner
+from rofl.federation.masking.peers import FEWEST, Peer, certified_owner
 from rofl.federation.site_records import SiteInfo
 
 _MOST_CLASSES, _MOST_TEXT = 10_000, 300_000  # of all sites together; sites refuse settings of more than 2^20 characters
@@ -22,11 +22,13 @@ class Conditions:
         own_data: Whether it must say which classes and which form of data it has.
         masks: Whether it must have a key for masks.
         classes: The run's classes, where they are agreed on; a site that comes later must have no others.
+        max_share: The largest share of all samples that one site of three or more may say it has, once a run goes on.
     """
 
     own_data: bool = False
     masks: bool = False
     classes: tuple[str, ...] = ()
+    max_share: float = 1.0
 
 
 def check_greeting(
@@ -52,6 +54,10 @@ def check_greeting(
     together = {name for other in others.values() for name in other.classes} | set(site.classes)
     if len(together) > _MOST_CLASSES or sum(map(len, together)) > _MOST_TEXT:
         raise UserError(f"With the {len(site.classes)} classes of {site.name} there would be too many in all.")
+    samples = [other.samples for client, other in others.items() if client != site.client]
+    if len(samples) + 1 >= FEWEST and site.samples > conditions.max_share * (site.samples + sum(samples)):
+        problem = f"{site.name} says that it has {site.samples} samples, and all others {sum(samples)}"
+        raise UserError(f"{problem}: its updates would make the model.", "--set bounds.max_share=1 if that is true")
     if conditions.masks:
         _check_mask_key(site, others, peer, authority)
 

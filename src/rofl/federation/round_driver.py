@@ -150,6 +150,7 @@ class RoundDriver:
             samples = [self.declared[client] for client in summed.arrived]
             claims = Claims(float(sum(samples)), len(samples), largest=max(samples) / sum(samples))
             problem = method.check_sums(total, plan.server_state, claims)
+        problem = summed.problem or problem
         if problem is not None:
             problem = f"the sum over the sites cannot be used: {problem}"
             total, dropped = zero, {**dropped, **dict.fromkeys(summed.arrived, problem)}
@@ -159,7 +160,7 @@ class RoundDriver:
             RoundContext(plan.index, self.seed),
             {client: dropped[client] for client in plan.cohort if client in dropped},
         )
-        cohort_total = CohortTotal(plan.cohort, total, order, problem or "")
+        cohort_total = CohortTotal(plan.cohort, total, order, problem or "", list(summed.suspects))
         return apply_total(method, plan.server_state, ctx, cohort_total, plan.started)
 
     def _updates(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> Iterator[ClientReply]:

@@ -1,7 +1,7 @@
 """A client at its site: trains, is tested, and at the end audits its labels and writes its own run folder."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -10,8 +10,10 @@ from torch import Tensor
 from rofl.audit import transition_counts
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
+from rofl.core.fixed_point import decode, is_fixed
 from rofl.core.tensors import CPU, Tensors, check_like, to_device
 from rofl.data.federated import FederatedDataset
+from rofl.federation.own_model import OwnModel
 from rofl.federation.site_records import SiteEvaluation, SiteReport
 from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig
@@ -42,6 +44,7 @@ class SiteClient:
         network: The whole network.
         initial_state: The server state that a run starts from; server states that arrive must have its shapes.
         out: The folder to write at the end; None for none.
+        own_model: The best model that this client trained by itself, as far as its held-out samples tell.
     """
 
     experiment: Experiment
@@ -51,6 +54,7 @@ class SiteClient:
     network: NetworkSpec
     initial_state: ServerState
     out: Path | None
+    own_model: OwnModel = field(default_factory=OwnModel)
 
     @classmethod
     def create(
@@ -102,19 +106,26 @@ class SiteClient:
         self._load(server_state)
         update, state = self.executor.train(index, self.client, state, cautious)
         model, aux = to_device(update.model, CPU), to_device(update.aux, CPU)
-        return Update(model, update.weight, aux, dict(update.metrics)), to_device(state, CPU)
+        sent = Update(model, update.weight, aux, dict(update.metrics))
+        self._judge_own_model(server_state, sent, index)
+        return sent, to_device(state, CPU)
 
-    def evaluate(self, server_state: ServerState) -> SiteEvaluation:
-        """Return how many held-out samples the model classifies as they are labelled, also by class."""
+    def evaluate(self, server_state: ServerState, index: int = 0) -> SiteEvaluation:
+        """Return how many held-out samples the model classifies as they are labelled, also by class.
+
+        Args:
+            server_state: The model.
+            index: Its round; where this client trained in it, it says whether its own model was better by far.
+        """
         self._load(server_state)
-        labels, rows = self.federated.images.test_labels, self.federated.validation_rows
+        labels = self.federated.images.test_labels
         logits, _ = self.executor.predict_all("test", len(labels))
-        right, counts = int((logits.argmax(dim=1) == labels).sum()), None
-        if len(rows):
-            counts = count_agreement(self.executor.predict_all("validation", len(rows))[0], self.federated.labels[rows])
-        elif self.federated.test_as_given:
-            counts = count_agreement(logits, labels)
-        return SiteEvaluation(right, len(labels), counts)
+        right, held_out = int((logits.argmax(dim=1) == labels).sum()), self._held_out(logits)
+        if held_out is None:
+            return SiteEvaluation(right, len(labels))
+        counts = count_agreement(*held_out)
+        objects = self.own_model.objects(_right(*held_out), counts.labelled, index)
+        return SiteEvaluation(right, len(labels), counts, objects)
 
     def report(self, server_state: ServerState) -> SiteReport:
         """Audit the labels with the saved model, and return counts."""
@@ -174,6 +185,34 @@ class SiteClient:
         run_dir.write_model_record(model_record(self.experiment, self.network, self.federated.images, saved))
         run_dir.write_summary(summarize(self.experiment, result, trained, logits))
 
+    def _held_out(self, test_logits: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+        """Return logits (n, K) of the loaded model and labels (n,) as given, of samples that are not trained with.
+
+        Args:
+            test_logits: (M, K) of the model on the test part, where they are known.
+        """
+        labels, rows = self.federated.images.test_labels, self.federated.validation_rows
+        if len(rows):
+            return self.executor.predict_all("validation", len(rows))[0], self.federated.labels[rows]
+        if not self.federated.test_as_given or not len(labels):
+            return None
+        if test_logits is None:
+            test_logits, _ = self.executor.predict_all("test", len(labels))
+        return test_logits, labels
+
+    def _judge_own_model(self, server_state: ServerState, update: Update, index: int) -> None:
+        """Remember how this client's own model does, where rounds may be undone and its change counts in full."""
+        asked = self.experiment
+        slowed = asked.privacy.noise or asked.server.average != "none" or asked.server.lr < 1
+        if not asked.bounds.rollback or slowed or update.weight <= 0:
+            return
+        change = decode(update.model) if is_fixed(update.model) else update.model
+        own = {name: value + (change[name].float() / update.weight) for name, value in server_state.model.items()}
+        self._load(replace(server_state, model=own))
+        held_out = self._held_out()
+        if held_out is not None:
+            self.own_model.learn(_right(*held_out), index)
+
     def _load(self, server_state: ServerState) -> None:
         """Give the executor a server state, after a check that it fits the settings."""
         expected = flatten_state(self.initial_state.evaluated())  # bounds come with requests to train only
@@ -181,3 +220,7 @@ class SiteClient:
         if problem:
             raise ValueError(f"the model that came does not fit the settings: {problem}")
         self.executor.broadcast = flatten_state(server_state)
+
+
+def _right(logits: Tensor, labels: Tensor) -> Tensor:
+    return logits.argmax(dim=1) == labels

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Any
 
 import torch
 from flwr.app import RecordDict
@@ -21,7 +22,7 @@ from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.message_facts import describe_content
 from rofl.federation.protocol import Refusal, RoundRequest
 from rofl.federation.site_policy import SitePolicy, check_count, check_masking, check_names, check_settings
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
+from rofl.federation.site_records import VOTE, SiteEvaluation, SiteInfo, SiteReport, get_vote
 
 _MAX_SETTINGS = 2**20  # characters
 _SUMS = ("train", "evaluate", "report")  # kinds of requests that ask for sums over samples
@@ -95,6 +96,8 @@ class SiteGate:
 
     def evaluation(self, counts: SiteEvaluation) -> SiteEvaluation:
         """Return the counts of a test as the policy allows them to leave; zeros where it does not."""
+        if self.policy is not None and not self.policy.send_vote:
+            counts = replace(counts, objects=None)
         if self.policy is None or not self.own_data:
             return counts
         fewest = min([counts.tested, *([] if counts.held_out is None else [counts.held_out.samples])])
@@ -123,11 +126,15 @@ class SiteGate:
             Refusal: If masks are asked for and there is no key; or are not, after they were.
         """
         facts = {"kind": kind, "round": request.index, "masked": session is not None, **describe_content(content)}
+        vote = get_vote(content)
+        if vote is not None:
+            facts["objects"] = vote
         if session is not None:
             if self.masks is None:
                 raise Refusal("The coordinator asks for masked sums, and this site has no key for masks.")
             purpose = kind if kind == "report" else f"{kind} {request.index}"
-            content = self.masks.mask(content, session, purpose)
+            masked = self.masks.mask(content, session, purpose)
+            content = masked if vote is None else RecordDict({**masked, VOTE: content[VOTE]})
         self.log.write("sent", **facts)
         return content
 
@@ -141,7 +148,9 @@ class SiteGate:
         except UserError as error:
             self.log.write("refused", kind="unmask", reason=str(error))
             raise
-        self.log.write("sent", kind="unmask", sites_in_the_sum=get_shares(content)[2])
+        unreadable = [client for client, text in get_shares(shares)[0].items() if not text]
+        facts: dict[str, Any] = {"shares_that_cannot_be_read": unreadable} if unreadable else {}
+        self.log.write("sent", kind="unmask", sites_in_the_sum=get_shares(content)[2], **facts)
         return shares
 
     @contextmanager

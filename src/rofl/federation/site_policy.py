@@ -46,6 +46,10 @@ class SitePolicy(Spec):
     send_evaluation: bool = Field(
         True, description="Whether counts of right answers on held-out samples, and counts by class, may leave."
     )
+    send_vote: bool = Field(
+        True,
+        description="Whether this site may say of a round's model that its own one is better by far: yes or no.",
+    )
     send_suspects: bool = Field(
         True,
         description="Whether the number of suspected labels, and the table of suggested and given classes, may leave.",

@@ -20,6 +20,7 @@ from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.training.held_out import HeldOut
 
 _GREETING = "site"  # the record's name, as in 0.1
+VOTE = "vote"  # the record of a site's opinion of a model, which is never masked
 _MAX_NAME = 100  # characters
 _MAX_CLASSES, _MAX_CLASS_NAME = 10_000, 255
 _MAX_SIDE = 1024  # pixels
@@ -122,11 +123,14 @@ class SiteEvaluation:
         right: How many test samples are classified as they are labelled.
         tested: How many test samples there are.
         held_out: Predictions and labels by class, by which rounds are compared; None where the site sends none.
+        objects: Whether the model is worse by far than the one that this site trained itself in the same round; None
+            where it cannot or may not tell. It is no part of a sum: a site has one vote, also under masks.
     """
 
     right: int
     tested: int
     held_out: HeldOut | None = None
+    objects: bool | None = None
 
     def is_plausible(self, samples: int) -> bool:
         """Return whether there are no more held-out samples than the declared ones; counts by class are judged by."""
@@ -142,10 +146,11 @@ class SiteEvaluation:
     def encode(self) -> RecordDict:
         """Return the counts as a message."""
         sums = {"right": self.right, "tested": self.tested}
+        content = RecordDict() if self.objects is None else RecordDict({VOTE: ConfigRecord({"objects": self.objects})})
         if self.held_out is None or self.held_out.agreed is None:
-            return put_sums(RecordDict(), sums)
+            return put_sums(content, sums)
         tables = {"predicted": self.held_out.predicted, "labelled": self.held_out.labelled}
-        content = put_sums(RecordDict(), {**sums, "agreed": self.held_out.agreed})
+        content = put_sums(content, {**sums, "agreed": self.held_out.agreed})
         return put_tensors(content, tables={name: torch.tensor(counts) for name, counts in tables.items()})
 
     @classmethod
@@ -156,18 +161,18 @@ class SiteEvaluation:
             content: The message.
             classes: How many classes the model has; any number where None.
         """
-        sums = get_sums(content)
+        sums, objects = get_sums(content), get_vote(content)
         right, tested = _count(sums, "right"), _count(sums, "tested")
         if right > tested:
             raise ValueError(f"it counts {right} right answers of {tested}")
         if "agreed" not in sums:
-            return cls(right, tested)
+            return cls(right, tested, objects=objects)
         (tables,) = get_tensors(content, "tables")
         predicted, labelled = (_class_counts(tables.get(name), classes) for name in ("predicted", "labelled"))
         agreed = _count(sums, "agreed")
         if not sum(predicted) == sum(labelled) >= agreed or len(predicted) != len(labelled):
             raise ValueError("its counts by class do not fit together")
-        return cls(right, tested, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed))
+        return cls(right, tested, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed), objects)
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,13 @@ class SiteReports:
     counts: list[SiteReport]
     finished: frozenset[int]
     by_client: Mapping[int, SiteReport] = field(default_factory=dict)
+
+
+def get_vote(content: RecordDict) -> bool | None:
+    """Return whether a site objects to a model, as its answer says in the clear; None where it does not say."""
+    record = content.get(VOTE)
+    objects = record.get("objects") if isinstance(record, ConfigRecord) else None
+    return objects if isinstance(objects, bool) else None
 
 
 def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:

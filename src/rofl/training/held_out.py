@@ -46,10 +46,18 @@ class Evaluation:
     Attributes:
         accuracy: on the test set, in per cent; None where there is none.
         held_out: counts on samples that are not trained with; None where nobody counted.
+        voters: how many sites compared it with the models that they trained themselves.
+        objections: how many of them found it worse by far.
+        problem: why the counts cannot be used, where somebody must have spoilt them.
+        suspects: the clients that did, where they are known.
     """
 
     accuracy: float | None = None
     held_out: HeldOut | None = None
+    voters: int = 0
+    objections: int = 0
+    problem: str = ""
+    suspects: tuple[int, ...] = ()
 
 
 def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:

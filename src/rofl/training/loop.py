@@ -224,7 +224,8 @@ class _Progress:
             self.pending = record
         else:
             evaluation = engine.evaluate(result.server_state, index) if due else Evaluation()
-            record, server_state = self._judge(record.with_evaluation(evaluation), result)
+            problem = result.problem or evaluation.problem
+            record, server_state = self._judge(record.with_evaluation(evaluation), result.server_state, problem)
             record = self._write(record, server_state)
         states = dict(engine.state_rounds)
         self.newest = Checkpoint(index, server_state, states, self.pending, self.best, self._log_sha.hexdigest())
@@ -238,16 +239,22 @@ class _Progress:
             hint = "rofl federation log RUN, and a new run without the site that spoils it"
             raise UserError(self.rollback.stop_reason, hint)
 
-    def _judge(self, record: RoundRecord, result: RoundResult) -> tuple[RoundRecord, ServerState]:
-        """Return the record and the state after a round: those of an earlier one where the result is beyond reason."""
-        reason = self.rollback.judge(record, result.server_state, result.problem) if self.rollback is not None else ""
+    def _judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> tuple[RoundRecord, ServerState]:
+        """Return the record and the state after a round: those of an earlier one where the result is beyond reason.
+
+        Args:
+            record: of the round, with its evaluation.
+            server_state: after the round.
+            problem: why the sum over the clients, or their counts, could not be used.
+        """
         if self.rollback is None:
-            return record, result.server_state
+            return record, server_state
+        reason = self.rollback.judge(record, server_state, problem)
         if not reason:
-            self.good = [*self.good, BestModel(record.round, result.server_state)][-KEPT:]
-            return record, result.server_state
-        # further back every other time: what was taken for good may not have been
-        restored = self.good[-min(1 + self.rollback.bad // 2, len(self.good))]
+            self.good = [*self.good, BestModel(record.round, server_state)][-KEPT:]
+            return record, server_state
+        # further back every other time: what was taken for good may not have been, unless the round changed nothing
+        restored = self.good[-min(1 + self.rollback.spoilt // 2, len(self.good))]
         update = {"rolled_back": reason, "restored": restored.round}
         return record.model_copy(update=update), restored.server_state
 

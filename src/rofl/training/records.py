@@ -65,6 +65,8 @@ class RoundRecord(_Record):
     held_out: HeldOut | None = None  # counts of predictions; None where it was not evaluated
     warnings: list[GuardEvent] = []  # what the guard saw after this round
     suspects: list[int] = []  # clients whose updates lay far from the others', the farthest first
+    voters: int = 0  # sites that compared the model with those that they trained themselves
+    objections: int = 0  # of these, the ones that found it worse by far
     rolled_back: str = ""  # why the round was undone; its accuracy is that of the model that was given up
     restored: int | None = None  # the round whose model was taken again then; 0 for the initial one
 
@@ -83,7 +85,9 @@ class RoundRecord(_Record):
 
     def with_evaluation(self, evaluation: Evaluation) -> "RoundRecord":
         """Return the record with its evaluation put in."""
-        return self.model_copy(update={"accuracy": evaluation.accuracy, "held_out": evaluation.held_out})
+        found: dict[str, object] = {"accuracy": evaluation.accuracy, "held_out": evaluation.held_out}
+        found |= {"voters": evaluation.voters, "objections": evaluation.objections}
+        return self.model_copy(update={**found, "suspects": [*evaluation.suspects] or self.suspects})
 
     @property
     def nobody_left(self) -> bool:

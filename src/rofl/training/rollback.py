@@ -32,19 +32,22 @@ class Rollback:
 
     Attributes:
         bad: how many rounds in a row went wrong by now.
+        spoilt: how many of them made a model that was given up; the others had no sum that could be used.
         stop_reason: why the run cannot go on, in one sentence; empty while it can.
     """
 
     def __init__(self, experiment: Experiment, names: Mapping[int, str] | None = None) -> None:
         self.experiment, self.names = experiment, dict(names or {})
-        self.bad = 0
+        self.bad = self.spoilt = 0
         self.stop_reason = ""
         self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
         self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
         self._times: dict[int, int] = {}  # client -> how often it was set aside
         self._trial: list[int] = []  # clients that are left out to see whether a round is good without them
         self._candidates: list[int] = []  # clients that may be the suspect
+        self._clients = set(range(experiment.clients))  # with those that joined later
         self._futile = 0
+        self._listens = True  # to the sites' objections
         self._reason = ""  # of the last bad round
 
     def aside(self, index: int) -> frozenset[int]:
@@ -68,20 +71,24 @@ class Rollback:
                     return f"{name!r} is not finite"
                 if name.endswith("running_var") and bool((value < -1e-3).any()):
                     return f"{name!r} is negative"
-        return "" if record.held_out is None else describe_cliff(record.held_out, self._good)
+        cliff = "" if record.held_out is None else describe_cliff(record.held_out, self._good)
+        may_search = len(self._left(record.round)) > self._least or bool(self._trial)
+        return cliff or (_describe_objections(record) if self._listens and may_search else "")
 
     def observe(self, record: RoundRecord) -> RoundRecord:
         """Take in the record of a round, in order; return it with what follows among its warnings."""
         events = list[GuardEvent]()
+        self._clients |= set(record.cohort)
         self._count_futile(record)
         if record.rolled_back:
             self._reason = record.rolled_back
             self.bad += 1
+            self.spoilt += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
         else:
             events += self._narrow(record.round)
-            self.bad = 0
+            self.bad = self.spoilt = 0
             if record.held_out is not None:
                 self._good.append(record.held_out)
         return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record
@@ -102,17 +109,28 @@ class Rollback:
         left = self._left(record.round + 1)
         if record.suspects and record.suspects[0] in left and len(left) > self._least:
             self._candidates = []
-            return [self._set_aside(record.suspects[0], record.round, "its update lay far from the others'")]
-        at_once = record.nobody_left or any(client in self._times for client in left)
+            unmasked = record.held_out is not None and not record.nobody_left
+            why = "its update lay far from the others'" if unmasked else "it made a sum impossible to unmask"
+            return [self._set_aside(record.suspects[0], record.round, why)]
+        objected = record.rolled_back == _describe_objections(record)
+        at_once = objected or record.nobody_left or any(client in self._times for client in left)
         if self.bad == 1 and not tried and not at_once:
             return []
         if not tried:
             self._candidates = sorted(left, key=lambda client: -self._times.get(client, 0))  # known ones first
+        if objected and (not self._candidates or len(left) <= self._least):
+            return [self._stop_listening(record.round)]
         if not self._candidates or len(left) <= self._least:
             whoever = "whichever site was left out" if tried else "and there are too few sites to leave one out"
             self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
             return []
         return [self._try(record.round)]
+
+    def _stop_listening(self, index: int) -> GuardEvent:
+        """Go on without the sites' opinions: where they object whoever is left out, it is the data and not a site."""
+        self._listens, self._candidates = False, []
+        message = "Sites object to the model whichever of them is left out: from now on this undoes no round."
+        return GuardEvent(sign="set aside", round=index, message=message, acted=True)
 
     def _try(self, index: int) -> GuardEvent:
         """Leave out half of the candidates in the next round, as far as enough others are left; one if it is known."""
@@ -129,7 +147,7 @@ class Rollback:
     def _left(self, index: int) -> list[int]:
         """Return the clients that may take part in a round."""
         aside = self.aside(index)
-        return [client for client in range(self.experiment.clients) if client not in aside]
+        return [client for client in sorted(self._clients) if client not in aside]
 
     @property
     def _least(self) -> int:
@@ -158,3 +176,10 @@ class Rollback:
 
     def _name(self, client: int) -> str:
         return self.names.get(client, f"client {client}")
+
+
+def _describe_objections(record: RoundRecord) -> str:
+    """Return what most sites say about the model of a round, as the end of a sentence; empty where they do not."""
+    if record.voters < _HIDDEN or 2 * record.objections <= record.voters:
+        return ""
+    return f"{record.objections} of {record.voters} sites say that their own models are better by far"

@@ -23,7 +23,8 @@ def test_masks_are_on_by_default_and_outlive_kill_9(tmp_path: Path) -> None:
     with People(tmp_path) as people:
         serve = ("--preset", "digits", "--method", "joint", "--credentials", "keys/server", "--out", "run")
         where = ("--address", address.replace("localhost", "127.0.0.1"))
-        coordinator = people.rofl("serve", "serve", *serve, *where, *sets({**SETTINGS, "method.start": 1}))
+        words = (*serve, *where, *sets({**SETTINGS, "method.start": 1}))
+        coordinator = people.rofl("serve", "serve", *words, bad="patient")
 
         def join(name: str, bad: str = "") -> Any:
             place = ("--server", address, "--credentials", f"keys/sites/{name}", "--out", f"site-{name}")
@@ -69,3 +70,22 @@ def test_a_site_that_is_killed_and_stays_away_is_left_out_of_the_sum(tmp_path: P
         assert [sites[0].code(), sites[2].code()] == [0, 0]
         assert people.summary()["final_accuracy"] > 30
         assert "east did not come to the end." in people.summary()["note"]
+
+
+@pytest.mark.slow
+def test_a_site_that_deals_shares_that_nobody_can_read_is_set_aside_and_the_run_goes_on(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with People(tmp_path) as people:
+        settings = {**SETTINGS, "clients": 4, "cohort": 4, "rounds": 4, "model.name": "mlp"}
+        where = ("--insecure", "--address", address, "--out", "run")
+        coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+        for client, name in enumerate((*NAMES, "west")):
+            words = ("join", "--server", address, "--insecure", "--client", str(client), "--name", name)
+            people.rofl(name, *words, bad="shares" if name == "east" else "")
+        assert coordinator.code(400) == 0, coordinator.said()
+        summary, rounds = people.summary(), people.history()
+        assert summary["rolled_back"] == [1]
+        assert "the shares of masks of site 1 are wrong" in rounds[0]["rolled_back"]
+        assert [entry["dropped"] for entry in rounds[1:]] == [{"1": "it is set aside"}] * 3
+        said = " ".join(event["message"] for event in summary["warnings"])
+        assert "For 10 rounds east is set aside: it made a sum impossible to unmask." in said

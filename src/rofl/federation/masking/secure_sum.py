@@ -21,11 +21,15 @@ class SumResult:
         content: The sum, as a message of the same form as that of one site; None where it could not be unmasked.
         arrived: The sites whose sums it has.
         problems: Why the other sites are left out; all sites where there is no sum.
+        problem: What is wrong with the sum, where a site must have spoilt it; empty where too few sites answered.
+        suspects: The sites that did, where they are known: their shares of their masks are wrong.
     """
 
     content: RecordDict | None
     arrived: list[int]
     problems: dict[int, str]
+    problem: str = ""
+    suspects: tuple[int, ...] = ()
 
 
 def secure_sum(kind: str, requests: Mapping[int, RecordDict], peers: Sequence[Peer], send: Send) -> SumResult:
@@ -54,12 +58,15 @@ def secure_sum(kind: str, requests: Mapping[int, RecordDict], peers: Sequence[Pe
         try:
             content = total.total()
         except ValueError as error:
-            return _without_sum(total, str(error))
+            return _without_sum(total, str(error), str(error))
         if content is not None:
             return SumResult(content, total.arrived, total.problems)
-    reason = "; ".join(f"site {client}: {problem}" for client, problem in problems.items()) or "shares do not fit"
-    return _without_sum(total, f"the sum cannot be unmasked: {reason}")
+    wrong = total.senders_of_wrong_shares()
+    problem = f"the shares of masks of {' and '.join(f'site {client}' for client in wrong)} are wrong" if wrong else ""
+    faults = "; ".join(f"site {client}: {each}" for client, each in problems.items()) or "shares do not fit"
+    return _without_sum(total, f"the sum cannot be unmasked: {problem or faults}", problem, tuple(wrong))
 
 
-def _without_sum(total: MaskedTotal, reason: str) -> SumResult:
-    return SumResult(None, [], {client: total.problems.get(client, reason) for client in total.session.clients})
+def _without_sum(total: MaskedTotal, reason: str, problem: str = "", suspects: tuple[int, ...] = ()) -> SumResult:
+    problems = {client: total.problems.get(client, reason) for client in total.session.clients}
+    return SumResult(None, [], problems, problem, suspects)

@@ -1,6 +1,6 @@
 """Shamir's shares of seeds: a majority of the sites can put a seed together, and fewer learn nothing about it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import combinations, islice
 
@@ -8,7 +8,7 @@ from Crypto.Protocol.SecretSharing import Shamir
 
 from rofl.federation.masking.mask_key import SEED_BYTES
 
-_TRIES = 200  # choices of shares to try, where somebody sent wrong ones
+_TRIES = 100  # further choices of shares to try, where somebody sent wrong ones
 
 
 def majority(sites: int) -> int:
@@ -37,11 +37,21 @@ def combine_shares(shares: Mapping[int, bytes], sites: int, commitment: bytes) -
         commitment: `commit` of the seed; wrong shares are recognized by it, and others are tried.
     """
     usable = {place: share for place, share in shares.items() if len(share) == SEED_BYTES}
-    for places in islice(combinations(sorted(usable), majority(sites)), _TRIES):
+    if len(usable) < majority(sites):
+        return None
+    for places in _choices(sorted(usable), majority(sites)):
         seed: bytes = Shamir.combine([(place + 1, usable[place]) for place in places], ssss=False)
         if commit(seed) == commitment:
             return seed
     return None
+
+
+def _choices(places: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Yield choices of so many places: first each run of neighbours, so that any one place is soon left out."""
+    around = [*places, *places[: size - 1]]
+    for start in range(len(places) if len(places) > size else 1):
+        yield tuple(sorted(around[start : start + size]))
+    yield from islice(combinations(places, size), _TRIES)
 
 
 def commit(seed: bytes) -> bytes:

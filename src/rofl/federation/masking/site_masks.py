@@ -126,6 +126,8 @@ class SiteMasks:
     def reveal(self, content: RecordDict) -> RecordDict:
         """Return the shares that unmask a sum: of the own masks of sites whose sums arrived, and of lost pairs.
 
+        Where a site's shares cannot be read, an empty text takes their place, so that the coordinator learns who it is.
+
         Args:
             content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
                 for this one.
@@ -149,8 +151,11 @@ class SiteMasks:
             self._save()  # before it leaves
         places = sorted(keys)
         wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
-        found = {client: [opened[client][places.index(of)] for of in wanted[client]] for client in arrived}
-        return put_shares({client: join(shares) for client, shares in found.items()}, session)
+        found = {
+            client: b"" if shares is None else join(shares[places.index(of)] for of in wanted[client])
+            for client, shares in opened.items()
+        }
+        return put_shares(found, session)
 
     def forget(self) -> None:
         """Delete key and memory, once the run is over: what was recorded on the way can then never be unmasked."""
@@ -163,11 +168,12 @@ class SiteMasks:
             return self._key.own_seed(session.name)
         return self._key.pair_seed(session.key_of(client), session.name)
 
-    def _open(self, text: bytes, sender: int, session: bytes, keys: Mapping[int, str]) -> list[bytes]:
+    def _open(self, text: bytes, sender: int, session: bytes, keys: Mapping[int, str]) -> list[bytes] | None:
+        """Return the shares that a site encrypted for this one; None where they cannot be read."""
         try:
             return cut(self._key.decrypt(bytes.fromhex(keys[sender]), session, text), len(keys))
-        except (InvalidTag, ValueError) as error:
-            raise UserError(f"The shares of site {sender} cannot be read.") from error
+        except (InvalidTag, ValueError):
+            return None
 
     def _load(self) -> _Memory:
         if self._folder is None or not (self._folder / "memory.json").is_file():

@@ -35,6 +35,7 @@ class MaskedTotal:
     sums: dict[int, MaskedSums] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     _shares: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)  # from -> of -> of each lost seed
+    _seeds: dict[tuple[int, int], bytes] = field(default_factory=dict)  # what was put together: of, shared with
 
     def take_replies(self, replies: Mapping[int, RecordDict | str]) -> None:
         """Take in what the sites sent, or why there is nothing; all that count have the same form.
@@ -87,7 +88,8 @@ class MaskedTotal:
             shares, session, _ = get_shares(reply)
             if session != self.session.name or sorted(shares) != self.arrived:
                 raise ValueError("it has shares of another sum")
-            self._shares[client] = {sender: cut(text, 1 + lost) for sender, text in shares.items()}
+            none = [b""] * (1 + lost)  # of a sender whose shares this site could not read
+            self._shares[client] = {sender: cut(text, 1 + lost) if text else none for sender, text in shares.items()}
         except ValueError as error:
             return str(error)
         return None
@@ -102,18 +104,30 @@ class MaskedTotal:
             return None
         places = {client: number for number, client in enumerate(self.session.clients)}
         missing = [client for client in self.session.clients if client not in self.sums]
-        seeds: list[tuple[bytes, int]] = []
         for sender, each in self.sums.items():
             for number, other in enumerate([sender, *missing]):
-                shares = {places[client]: found[sender][number] for client, found in self._shares.items()}
-                seed = combine_shares(shares, len(places), each.commitments[places[other]])
-                if seed is None:
-                    return None
-                seeds.append((seed, 1 if sender <= other else -1))
+                if (sender, other) not in self._seeds:
+                    shares = {places[client]: found[sender][number] for client, found in self._shares.items()}
+                    seed = combine_shares(shares, len(places), each.commitments[places[other]])
+                    if seed is not None:
+                        self._seeds[sender, other] = seed
+        if len(self._seeds) < len(self.sums) * (1 + len(missing)):
+            return None
         forms = next(iter(self.sums.values())).form
         total = np.zeros(len(next(iter(self.sums.values())).vector), dtype=np.int64)
         for each in self.sums.values():
             total += each.vector
-        for seed, sign in seeds:
-            add_mask(total, seed, -sign)
+        for (sender, other), seed in self._seeds.items():
+            add_mask(total, seed, -1 if sender <= other else 1)
         return from_vector(forms, total)
+
+    def senders_of_wrong_shares(self) -> list[int]:
+        """Return the sites whose seeds cannot be put together, although there are more shares of them than needed.
+
+        A site that reveals wrong shares cannot cause that: the others' are enough. So it is the site that dealt them.
+        """
+        if len(self._shares) <= self.session.threshold:
+            return []
+        missing = [client for client in self.session.clients if client not in self.sums]
+        seeds = {sender: [(sender, other) for other in [sender, *missing]] for sender in self.sums}
+        return [sender for sender, pairs in seeds.items() if any(pair not in self._seeds for pair in pairs)]
