@@ -72,7 +72,8 @@ def test_commands_run_one_after_the_other(tmp_path, monkeypatch) -> None:
         done = CliRunner().invoke(app, [*words, *aux])
         assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
         if command == "rofl run digits":
-            assert row_names(done.stdout) == row_names(shown)
+            names = row_names(shown)
+            assert row_names(done.stdout)[: len(names)] == names  # after one round warnings follow
             assert "runs/digits-rofl-1/report.html" in shown
             assert (tmp_path / "runs" / "digits-rofl-1" / "report.html").is_file()
 

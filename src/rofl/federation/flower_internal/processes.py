@@ -15,6 +15,7 @@ from rofl.errors import UserError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run by its path: as a module it would import all of rofl
 _GRACE = 5.0  # seconds that a program has to end after SIGTERM
+_START = 300.0  # seconds that a program has to listen; a busy machine may take a minute, and one that ended is noticed
 
 
 class FlowerProcess:
@@ -70,7 +71,7 @@ class FlowerProcess:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1] if lines else "its log is empty"
 
-    def wait_for(self, port: int, seconds: float = 60.0) -> None:
+    def wait_for(self, port: int, seconds: float = _START) -> None:
         """Wait until the program listens on a port of this machine.
 
         Raises:
