@@ -133,8 +133,9 @@ def fewer_rounds(base: Experiment, rounds: int, names: Iterable[str]) -> Setting
     Args:
         base: The run.
         rounds: How many it shall have.
-        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 stays.
+        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 or no number stays.
     """
     shrink = rounds / base.rounds
-    counted = {name: base.method[name] for name in names if base.method.get(name)}
+    found = {name: base.method.get(name) for name in names}
+    counted = {name: value for name, value in found.items() if value and not isinstance(value, str)}
     return {"rounds": rounds, **{f"method.{name}": max(1, round(value * shrink)) for name, value in counted.items()}}
