@@ -53,7 +53,7 @@ def test_an_estimated_share_counts_once_the_agreement_has_stopped_rising() -> No
     rising = [(number, 100) for number in (20, 30, 40, 50, 60)]
     wrong = [1 - agreed / 100 for agreed, _ in rising]
     assert played(rising, wrong, 10, known=False).t_pl is None
-    assert played([*rising, *[(60, 100)] * 6], [*wrong, *[0.4] * 6], 10, known=False).t_pl is not None
+    assert played([*rising, *[(60, 100)] * 15], [*wrong, *[0.4] * 15], 10, known=False).t_pl is not None
 
 
 def test_until_then_it_is_the_cautious_method_and_afterwards_that_of_a_number() -> None:
