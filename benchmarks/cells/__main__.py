@@ -98,7 +98,7 @@ def main() -> None:
     runs = commands.add_parser("run", help="run a cell, and keep its record")
     runs.add_argument("preset")
     runs.add_argument("--method", default="rofl-plus")
-    runs.add_argument("--noise", default="", help='kind and ratio, such as "symmetric 0.4"; the preset\'s own where empty')
+    runs.add_argument("--noise", default="", help='such as "symmetric 0.4"; as the preset has it where empty')
     runs.add_argument("--seed", type=int, default=0)
     runs.add_argument("--workers", type=int, default=None)
     runs.add_argument("--beside", default="nothing else ran", help="what else runs on the machine, for the record")

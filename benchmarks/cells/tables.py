@@ -26,7 +26,8 @@ def accuracy_table(cells: Iterable[Cell]) -> str:
 
 def cell_table(cells: Iterable[Cell]) -> str:
     """Return one line for each cell: seed, accuracy, detection, time and digest."""
-    header = ["method, noise, seed", "last 10", "best (round)", "precision / recall", "seconds", "core seconds", "digest"]
+    header = ["method, noise, seed", "last 10", "best (round)", "precision / recall"]
+    header += ["seconds", "core seconds", "digest"]
     lines = [header]
     for cell in sorted(cells, key=lambda each: (_noise_order(each.noise), _order(each.method), each.seed)):
         found = "-" if cell.precision is None or cell.recall is None else f"{cell.precision:.3f} / {cell.recall:.3f}"

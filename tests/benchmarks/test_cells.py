@@ -40,7 +40,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert write_cell(first, tmp_path).name == "some-lite-symmetric-0.4-rofl-plus-0.json"
     assert read_cells(tmp_path) == [first]
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(rofl.UserError, match="other.json is no record"):
+    with pytest.raises(rofl.UserError, match="is no record"):
         read_cells(tmp_path)
 
 
@@ -51,7 +51,8 @@ def test_the_accuracy_is_the_mean_of_the_last_ten_rounds() -> None:
 
 
 def test_the_tables_have_a_row_for_each_method_and_a_spread_over_seeds() -> None:
-    cells = [cell("rofl-plus"), cell("plain", rise=0.5), cell("plain", seed=1, rise=0.6), cell("rofl", noise="pair 0.45")]
+    cells = [cell("rofl-plus"), cell("plain", rise=0.5), cell("plain", seed=1, rise=0.6)]
+    cells.append(cell("rofl", noise="pair 0.45"))
     lines = accuracy_table(cells).splitlines()
     assert lines[0] == "| method | symmetric 0.4 | pair 0.45 |"
     assert [line.split("|")[1].strip() for line in lines[2:]] == ["plain", "rofl", "rofl-plus"]
@@ -74,7 +75,8 @@ def test_what_is_kept_fits_the_presets_and_the_page() -> None:
     tables = text.partition(BEGIN)[2].partition(END)[0]
     for each in kept:
         experiment = experiment_from_toml(each.settings)
-        assert (experiment.method_name, experiment.seed, experiment.rounds) == (each.method, each.seed, each.history[-1][0])
+        assert (experiment.method_name, experiment.seed) == (each.method, each.seed)
+        assert experiment.rounds == each.history[-1][0]
         assert each.preset in PRESETS
         assert f"{each.method}, {each.noise}, {each.seed} | {each.accuracy:.1f}" in tables
         assert each.digest[:16] in tables

@@ -66,7 +66,8 @@ def test_until_then_it_is_the_cautious_method_and_afterwards_that_of_a_number() 
         update = toy.train(method, state, DATA, 6)
         return digest(update.model, {name: value for name, value in update.aux.items() if name != AGREED})
 
-    assert trained(AUTO, waiting) == trained(AUTO.cautious(), waiting) == trained(replace(AUTO, t_pl=4).cautious(), number)
+    cautious = replace(AUTO, t_pl=4).cautious()
+    assert trained(AUTO, waiting) == trained(AUTO.cautious(), waiting) == trained(cautious, number)
     assert trained(AUTO, begun) == trained(replace(AUTO, t_pl=4), number) != trained(AUTO, waiting)
     assert trained(AUTO.cautious(), begun) == trained(AUTO, waiting)  # the guard can stop it, and shapes stay
 

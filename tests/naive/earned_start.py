@@ -21,7 +21,7 @@ def first_round_with_pseudo_labels(
         now = agreed / counted
         fast = now if fast is None else 0.5 * fast + 0.5 * now
         slow = now if slow is None else 0.8 * slow + 0.2 * now
-        # A model that is right on a share A agrees with (1 - noise) of that, and by chance with noise / (K - 1) of the rest.
+        # A model that is right on a share A agrees with (1 - noise) of that, and with noise / (K - 1) of the rest.
         by_chance = noise / (classes - 1)
         accuracy = (fast - by_chance) / max(1 - noise - by_chance, 0.001)
         accuracy = max(0.0, min(1.0, accuracy))

@@ -15,7 +15,7 @@ from rofl.reproduce import Scale, cell_experiment, make_plan
 from rofl.reproduce.paper_tables import METHOD_NAMES
 from tests.reproduce import some_data
 
-NUMBERS = {"tiny": 210, "lite": 210, "medium": 212, "paper": 212}  # cells; small scales are too small for 50 and 100 clients a round
+NUMBERS = {"tiny": 210, "lite": 210, "medium": 212, "paper": 212}  # cells; 20 clients are too few for 50 a round
 EXPERIMENTS = {"tiny": 110, "lite": 168, "medium": 170, "paper": 170}  # that differ
 GRIDS = {  # numbers, and different experiments at scale paper
     "fig1": (32, 32),

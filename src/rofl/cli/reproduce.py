@@ -17,7 +17,7 @@ ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scal
 def reproduce_command(
     name: Annotated[str, typer.Argument(help="a table or figure, or `all`; --list shows the names")] = "all",
     scale: Annotated[
-        ScaleName, typer.Option(help="tiny: digits; lite: real images in minutes; medium: in hours; paper: as the paper")
+        ScaleName, typer.Option(help="tiny: digits; lite: images in minutes; medium: in hours; paper: as the paper")
     ] = "tiny",
     cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
     data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",

@@ -20,8 +20,8 @@ _STILL = 0.01  # the agreement has stopped rising where the fast average is at m
 def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
     """Return how often a model is right, 0 to 1, by how often it predicts labels some of which are wrong.
 
-    It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are taken
-    to be even over classes.
+    It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are
+    taken to be even over classes.
 
     Args:
         agreement: the share of labels that it predicts, of samples from which it has not learnt lately.

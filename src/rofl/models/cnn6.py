@@ -33,7 +33,7 @@ class Cnn6(FeatureClassifier):
 
 
 class Haar(nn.Module):
-    """(B, C, H, W) -> (B, 4 C, H/2, W/2): sums and differences of 2 x 2 pixels and of channels, each scaled to variance 1.
+    """(B, C, H, W) -> (B, 4 C, H/2, W/2): sums and differences of 2 x 2 pixels and of channels, with variance 1.
 
     The filters are fixed, and no part of what travels; the variances are batch norm's.
 

@@ -2,8 +2,6 @@
 
 from rofl.config.presets.preset_settings import Preset
 from rofl.config.presets.starts import self_labels
-from rofl.core.settings import Settings
-
 
 SELF_LABELS = self_labels(10)  # a third into the run, as the paper's MNIST
 
