@@ -33,7 +33,7 @@ GRIDS = {  # numbers, and different experiments at scale paper
     "table-participants": (7, 7),
     "table-time": (4, 4),
 }
-NETWORK = {"small": 0.25, "cnn6": 0.03125, "cnn9": 0.03125, "resnet50": 0.0625}  # widths
+NETWORK = {"small": 0.25, "cnn5": 0.03125, "cnn9": 0.03125, "resnet50": 0.0625}  # widths
 
 
 @pytest.fixture(scope="module")

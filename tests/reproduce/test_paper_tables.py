@@ -410,7 +410,7 @@ def test_tiny_needs_no_files_and_lite_is_small() -> None:
             assert (tiny.data.name, tiny.model.name, tiny.clients) == ("digits", "small", 1 if is_alone(cell) else 20)
             assert lite.data.name in ("mnist", "cifar10", "covidx_mini")
             assert lite.data.train == (10_000 if lite.data.name == "mnist" else None)
-            network = ("cnn6", 0.5) if lite.data.name == "cifar10" else ("cnn9", 0.125)
+            network = ("cnn5", 0.5) if lite.data.name == "cifar10" else ("cnn9", 0.125)
             assert (lite.model.name, lite.model.width) == network
             if name == "table-clothing1m":
                 assert (lite.noise.kind, lite.noise.labels) == ("human", "worse")

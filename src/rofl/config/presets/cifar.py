@@ -10,13 +10,13 @@ from rofl.core.settings import Settings
 _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
     "momentum": 0.9,
     "weight_decay": 5e-4,
-    "batch": 25,
+    "batch": 16,
     "lr_schedule": "linear",
     "lr_warmup": 0.1,
 }
 _LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 200
-_WHOLE_STEPS = {"server_step": 1.0}  # the rate falls already; shorter steps of the server would be too much
-_RATE = {"lr": 0.05}
+_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is learnt by heart in so few passes
+_RATE = {"lr": 0.02}
 
 
 def _methods(rounds: int, start: float) -> dict[str, Settings]:
@@ -28,7 +28,7 @@ def _methods(rounds: int, start: float) -> dict[str, Settings]:
     """
     methods = {name: dict(own) for name, own in self_labels(round(start * rounds)).items()}
     del methods["selflearning"]["lr"]
-    return {**methods, "rofl-plus": _WHOLE_STEPS}
+    return {**methods, "rofl-plus": _PLUS}
 
 
 def _lite(name: str, about: str, noise: Settings) -> Preset:
@@ -38,7 +38,7 @@ def _lite(name: str, about: str, noise: Settings) -> Preset:
             "name": name,
             "data": {"name": "cifar10"},
             "noise": noise,
-            "model": {"name": "cnn6", "width": 0.5},
+            "model": {"name": "cnn5", "width": 0.5},
             "method": {**_SGD, **_RATE, "epochs": 2},
             "rounds": _LITE_ROUNDS,
             "clients": 20,
@@ -64,7 +64,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
             "name": name,
             "data": {"name": "cifar10"},
             "noise": noise,
-            "model": model or {"name": "cnn6"},
+            "model": model or {"name": "cnn5"},
             "method": {**_SGD, **_RATE, "epochs": 2},
             "rounds": _MEDIUM_ROUNDS,
             "clients": 100,
