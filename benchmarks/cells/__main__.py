@@ -53,7 +53,8 @@ def run_cell(preset: str, method: str, noise: str, seed: int, workers: int | Non
         changes |= {"noise__kind": kind, "noise__ratio": float(ratio)}
         words += [f"--set noise.kind={kind} --set noise.ratio={ratio}"]
     experiment = rofl.preset(preset, **changes)
-    title = noise or f"{experiment.noise.labels or experiment.noise.kind}"
+    drawn = experiment.noise
+    title = noise or (f"human {drawn.labels}" if drawn.kind == "human" else f"{drawn.kind} {drawn.ratio:g}")
     folder = RUNS / f"{preset}-{title}-{method}-{seed}".replace(" ", "-")
     before = _cpu_seconds()
     run = rofl.resume(folder, workers=workers) if folder.exists() else rofl.run(experiment, folder, workers=workers)
