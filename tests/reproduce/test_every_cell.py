@@ -15,8 +15,8 @@ from rofl.reproduce import Scale, cell_experiment, make_plan
 from rofl.reproduce.paper_tables import METHOD_NAMES
 from tests.reproduce import some_data
 
-NUMBERS = {"tiny": 210, "lite": 210, "paper": 212}  # cells; small scales are too small for 50 and 100 clients a round
-EXPERIMENTS = {"tiny": 110, "lite": 168, "paper": 170}  # that differ
+NUMBERS = {"tiny": 210, "lite": 210, "medium": 212, "paper": 212}  # cells; 20 clients are too few for 50 a round
+EXPERIMENTS = {"tiny": 110, "lite": 168, "medium": 170, "paper": 170}  # that differ
 GRIDS = {  # numbers, and different experiments at scale paper
     "fig1": (32, 32),
     "fig-tsne": (6, 2),
@@ -33,7 +33,7 @@ GRIDS = {  # numbers, and different experiments at scale paper
     "table-participants": (7, 7),
     "table-time": (4, 4),
 }
-NETWORK = {"small": 0.25, "cnn9": 0.03125, "resnet50": 0.0625}  # widths
+NETWORK = {"small": 0.25, "cnn5": 0.03125, "cnn9": 0.03125, "resnet50": 0.0625}  # widths
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,10 @@ def test_every_tiny_experiment_goes_through_a_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_lite_and_paper_experiment_goes_through_a_round(tmp_path: Path, some_files: Path) -> None:
-    chosen = [*experiments("lite"), *experiments("paper")]
-    assert len(chosen) == EXPERIMENTS["lite"] + EXPERIMENTS["paper"]
+def test_every_larger_experiment_goes_through_a_round(tmp_path: Path, some_files: Path) -> None:
+    larger = ("lite", "medium", "paper")
+    chosen = [one for scale in larger for one in experiments(scale)]
+    assert len(chosen) == sum(EXPERIMENTS[scale] for scale in larger)
     assert {one.data.name for one in chosen} == {"mnist", "cifar10", "clothing1m", "covidx", "covidx_mini"}
     assert run_all(chosen, tmp_path, some_files) == 168
 

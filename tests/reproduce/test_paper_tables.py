@@ -12,7 +12,7 @@ from rofl.reproduce import PAPER_TABLES, Scale, TableCell, cell_experiment, find
 from rofl.reproduce.paper_tables import METHOD_NAMES
 from rofl.reproduce.scales import substitution_note
 
-SCALES: tuple[Scale, ...] = ("tiny", "lite", "paper")
+SCALES: tuple[Scale, ...] = ("tiny", "lite", "medium", "paper")
 NAMES = {
     *("fig1", "fig-tsne", "fig-hyperparameters", "table-cifar10", "table-clothing1m", "table-client-noise"),
     *("table-class-noise", "table-ablation", "table-detection", "table-mnist", "intensity", "covidx"),
@@ -282,7 +282,7 @@ def test_participants_are_clients_a_round_as_far_as_there_are_clients(scale: Sca
         if chosen is not None:
             found[cell.column] = chosen.cohort
     columns = PAPER_TABLES["table-participants"].columns
-    wanted = columns if scale == "paper" else columns[:5]  # 20 clients
+    wanted = columns if scale in ("medium", "paper") else columns[:5]  # 20 clients
     assert found == {column: int(column) for column in wanted}
 
 
@@ -409,8 +409,9 @@ def test_tiny_needs_no_files_and_lite_is_small() -> None:
                 continue
             assert (tiny.data.name, tiny.model.name, tiny.clients) == ("digits", "small", 1 if is_alone(cell) else 20)
             assert lite.data.name in ("mnist", "cifar10", "covidx_mini")
-            assert lite.data.train == (None if name == "covidx" else 10_000)
-            assert (lite.model.name, lite.model.width) == ("cnn9", 0.125)
+            assert lite.data.train == (10_000 if lite.data.name == "mnist" else None)
+            network = ("cnn5", 0.5) if lite.data.name == "cifar10" else ("cnn9", 0.125)
+            assert (lite.model.name, lite.model.width) == network
             if name == "table-clothing1m":
                 assert (lite.noise.kind, lite.noise.labels) == ("human", "worse")
 

@@ -17,7 +17,8 @@ ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scal
 def benchmark_command(
     name: Annotated[str, typer.Argument(help="noise, clients or all; --list says what is in them")] = "all",
     scale: Annotated[
-        ScaleName, typer.Option(help="tiny: digits; lite: 10,000 images; medium: all; paper: the paper's network")
+        ScaleName,
+        typer.Option(help="tiny: digits; lite: images in minutes; medium: in hours; paper: the paper's network"),
     ] = "tiny",
     data: Annotated[str, typer.Option(help="cifar10 or mnist; tiny is on the embedded digits")] = "",
     cells: Annotated[str, typer.Option(help="only these methods and settings, with commas between; see --list")] = "",

@@ -10,14 +10,14 @@ from rofl.cli.app import app, print_json, print_listing, print_message, stdout
 from rofl.cli.options import DataDir, Jobs, Json, PlanOnly, Seeds
 from rofl.errors import UserError
 
-ScaleName = Literal["tiny", "lite", "paper"]  # as rofl.reproduce.Scale, which would import torch
+ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scale, which would import torch
 
 
 @app.command("reproduce", epilog="Example: rofl reproduce table-ablation --scale tiny --seeds 3")
 def reproduce_command(
     name: Annotated[str, typer.Argument(help="a table or figure, or `all`; --list shows the names")] = "all",
     scale: Annotated[
-        ScaleName, typer.Option(help="tiny: digits; lite: 10,000 real images; paper: as the paper")
+        ScaleName, typer.Option(help="tiny: digits; lite: images in minutes; medium: in hours; paper: as the paper")
     ] = "tiny",
     cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
     data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",

@@ -26,7 +26,7 @@ _RATE_MOMENTUM = 0.5  # of the rate over rounds
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST = range(6)  # places in `noise/numbers`
 
 
-def deserved_belief(accuracy: float, classes: int) -> float:
+def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
     """Return how far a model deserves to be believed, 0 to 1, by an estimate of its accuracy.
 
     It grows with the sixth power of the accuracy above chance, so that it is next to nothing at first: a model that is
@@ -35,12 +35,13 @@ def deserved_belief(accuracy: float, classes: int) -> float:
     Args:
         accuracy: as estimated, the mean confidence at the temperature that fits the given labels.
         classes: K; by chance, 1 / K of the predictions are right.
+        caution: another power than the sixth.
 
     >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.6, 0.7, 0.82)]
     [0.0, 0.01, 0.11, 0.33, 1.0]
     """
     above_chance = max(0.0, (accuracy - 1 / classes) / (1 - 1 / classes))
-    return min(1.0, above_chance / _FULL_BELIEF) ** 6
+    return float(min(1.0, above_chance / _FULL_BELIEF) ** caution)
 
 
 def learnt_by_heart(before: float, after: float) -> float:
@@ -175,12 +176,13 @@ class NoiseModel:
         }
         return {name: value.float() for name, value in sums.items()}
 
-    def updated(self, sums: Tensors, samples: float) -> "NoiseModel":
+    def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
 
         Args:
             sums: over the clients of the round.
             samples: the number of samples that the round was trained with.
+            caution: the power of `deserved_belief`.
         """
         sums = {name: value.nan_to_num() for name, value in sums.items()}  # noise for privacy may leave anything
         numbers = self.numbers.clone()
@@ -198,7 +200,7 @@ class NoiseModel:
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        deserved = deserved_belief(min(1.0, float(sums["fit/confidence"][place]) / judged), classes)
+        deserved = deserved_belief(min(1.0, float(sums["fit/confidence"][place]) / judged), classes, caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth

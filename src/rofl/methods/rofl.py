@@ -13,6 +13,7 @@ from rofl.core.selection import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, RoundContext, ServerState, Update
+from rofl.methods.earned_start import AGREED, STATE, EarnedStart
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums, SmallLossSgd
 from rofl.methods.pseudo_labels import PseudoLabels
@@ -32,7 +33,7 @@ class Rofl(SmallLossSgd):
     the others are trained on pseudo-labels. docs/method.md maps each line of the paper to the function that does it.
     """
 
-    t_pl: Annotated[int, Field(ge=1)] = 100  # first round that uses pseudo-labels; 30 for MNIST, 100 for CIFAR-10
+    t_pl: Annotated[int, Field(ge=1)] | Literal["auto", "never"] = 100  # first round with pseudo-labels; 30 for MNIST
     lambda_cen: Annotated[float, Field(ge=0)] = 1.0  # weight of L_cen once it has risen
     cen_start: Annotated[float, Field(ge=0)] = 1.0  # lambda_cen is 0 until this many times T_pl ...
     cen_rise: Annotated[float, Field(ge=0)] = 1.0  # ... and rises over this many times T_pl
@@ -49,18 +50,20 @@ class Rofl(SmallLossSgd):
 
     def cautious(self) -> Self:
         """Return the method without pseudo-labels and entropy term: centroids go on, and labels count as given."""
-        return replace(self, t_pl=_NEVER, lambda_e=0.0)
+        return replace(self, t_pl="never" if isinstance(self.t_pl, str) else _NEVER, lambda_e=0.0)
 
     def init(self, net: Network) -> ServerState:
         """Return the initial weights and zero centroids (K, d): no class has one yet."""
         aux = {"centroids": torch.zeros(net.classes, net.feature_size)}
-        return ServerState(model_weights(net), aux | self._unconfident(1))
+        start = {STATE: EarnedStart.initial().numbers} if self._waits else {}
+        return ServerState(model_weights(net), aux | self._unconfident(1) | start)
 
     def zero_update(self, server_state: ServerState) -> Update:
         """Return zero sums for Eq. 10 and Eq. 11."""
         global_centroids = server_state.aux["centroids"]  # (K, d)
         sums = {"centroids": torch.zeros_like(global_centroids), "similarity": torch.zeros(len(global_centroids), 1)}
-        return Update(zeros_like(server_state.model), 0.0, sums | self._unconfident(2))
+        agreed = {AGREED: torch.zeros(2)} if self._waits else {}
+        return Update(zeros_like(server_state.model), 0.0, sums | self._unconfident(2) | agreed)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
@@ -70,17 +73,17 @@ class Rofl(SmallLossSgd):
         The update's `aux` has the centroids weighted by their similarity to the global ones, and these similarities.
         """
         global_centroids = server_state.aux["centroids"]  # (K, d) f_G
-        relabel = ctx.index >= self.t_pl
+        t_pl = self._first_relabelled(server_state)
+        relabel = ctx.index >= t_pl
         rate = self._keep_rate(server_state, ctx)  # R(t)
-        lambda_cen = self.lambda_cen * losses.linear_ramp(
-            ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
-        )
+        lambda_cen = self.lambda_cen * losses.linear_ramp(ctx.index, self.cen_start * t_pl, self.cen_rise * t_pl)
+        lambda_e = self.lambda_e if relabel or not self._waits else 0.0  # it feeds on predictions, too
 
         pseudo = PseudoLabels(net, data, self.soft) if relabel and self.pseudo != "none" else None  # y-hat
         local_centroids = self._initial_centroids(net, global_centroids, data, pseudo)  # (K, d) f_k,0
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
-        sums, masks = MetricSums(), list[Tensor]()
+        sums, masks, agreed = MetricSums(), list[Tensor](), list[Tensor]()
         for epoch in range(self.epochs):
             if pseudo and self.pseudo == "naive" and epoch > 0:
                 pseudo = PseudoLabels(net, data, self.soft)  # by the local model as it is now
@@ -99,7 +102,7 @@ class Rofl(SmallLossSgd):
                 l_c = per_sample.mean()  # Eq. 1
                 l_cen = losses.centroid(features, local_centroids, labels, mask, self.cen_form)  # Eq. 5
                 l_e = losses.entropy(log_probs).mean()
-                loss = l_c + lambda_cen * l_cen + self.lambda_e * l_e  # Eq. 9
+                loss = l_c + lambda_cen * l_cen + lambda_e * l_e  # Eq. 9
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -108,6 +111,8 @@ class Rofl(SmallLossSgd):
                 local_centroids = self._update_centroids(local_centroids, means, counts)  # Eq. 13
                 sums.add(len(index), loss_c=l_c, loss_cen=l_cen, loss_e=l_e, loss=loss)
                 masks.append(mask)
+                if self._waits and epoch == 0:
+                    agreed.append(log_probs.detach().argmax(dim=1) == labels)  # before it is learnt
         confident = torch.cat(masks).view(self.epochs, -1)  # (epochs, n), in the order of the batches
         metrics = sums.sums() | {"confident": float(confident.sum())}
         weighted, similarity = c.weighted_centroids(local_centroids, global_centroids, data.class_counts())  # Eq. 12
@@ -115,6 +120,10 @@ class Rofl(SmallLossSgd):
         if self.tau == "auto":
             counted = torch.stack([~confident[-1], torch.ones_like(confident[-1])]).sum(dim=1)  # unconfident, all
             aux[UNCONFIDENT] = counted.to(global_centroids.dtype)
+        if self._waits:
+            predicted = torch.cat(agreed)  # (n,)
+            counted = torch.stack([predicted, torch.ones_like(predicted)]).sum(dim=1)
+            aux[AGREED] = counted.to(global_centroids.dtype)
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), {}
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
@@ -123,6 +132,8 @@ class Rofl(SmallLossSgd):
         aux = {"centroids": c.global_centroids(sums["centroids"], sums["similarity"], server_state.aux["centroids"])}
         if self.tau == "auto":
             aux[UNCONFIDENT] = sums[UNCONFIDENT][:1] / sums[UNCONFIDENT][1:].clamp(min=1)
+        if self._waits:
+            aux[STATE] = self._updated_start(server_state, aux, sums[AGREED], ctx).numbers
         return ServerState(fedavg(server_state, total), aux)
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
@@ -138,6 +149,31 @@ class Rofl(SmallLossSgd):
             if counted.shape == (2,) and not 0 <= float(counted[0]) <= float(counted[1]) <= claims.samples:
                 return f"it counts {float(counted[0]):.6g} of {float(counted[1]):.6g} samples as {name!r}"
         return c.check_centroid_sums(sums["centroids"], sums["similarity"], stored, claims.clients)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether T_pl follows from sums over clients."""
+        return isinstance(self.t_pl, str)
+
+    def _first_relabelled(self, server_state: ServerState) -> int:
+        """Return T_pl, as far as it is known."""
+        if not isinstance(self.t_pl, str):
+            return self.t_pl
+        return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
+
+    def _updated_start(self, server_state: ServerState, aux: Tensors, counts: Tensor, ctx: RoundContext) -> EarnedStart:
+        """Return what is known of T_pl after a round.
+
+        Args:
+            server_state: before the round.
+            aux: after it, with the unconfident rate.
+            counts: (2,) samples whose label was predicted, and all.
+            ctx: the round.
+        """
+        estimated = self.tau == "auto"
+        wrong = float(aux[UNCONFIDENT]) if estimated else float(self.tau)
+        start = EarnedStart.read(server_state.aux)
+        return start.updated(counts, ctx.index, min(wrong, _MAX_TAU), len(aux["centroids"]), settled=not estimated)
 
     def _unconfident(self, size: int) -> Tensors:
         """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""

@@ -93,6 +93,7 @@ class RoflPlus(Rofl):
     lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     correct: bool = True  # targets by Bayes' rule; off: labels as given
+    caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
     leave_one_out: bool = True  # judge a client's samples without its own part in the model
     memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
@@ -193,7 +194,7 @@ class RoflPlus(Rofl):
             return state
         step = self._server_step(server_state, ctx)
         model = {name: torch.lerp(old, state.model[name], step) for name, old in server_state.model.items()}
-        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight)
+        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight, self.caution)
         return ServerState(model, state.aux | noise_model.tensors())
 
     @property

@@ -16,6 +16,7 @@ from rofl.core.settings import Spec
 from rofl.errors import UserError
 from rofl.models import hf_network, timm_network
 from rofl.models.adapter import adapt
+from rofl.models.cnn5 import Cnn5
 from rofl.models.cnn9 import Cnn9
 from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.linear import Linear
@@ -49,6 +50,7 @@ MODELS = ModelRegistry(
     "model",
     "rofl.models",
     {
+        "cnn5": Cnn5,
         "cnn9": Cnn9,
         "small": SmallCnn,
         "mlp": Mlp,

@@ -13,8 +13,8 @@ from rofl.reproduce.results import CellResult, TableResult
 
 _SCALES = {
     "tiny": "digits of 8 x 8 pixels, 20 clients, 5 a round",
-    "lite": "10,000 images, 20 clients, 5 a round, the CNN at 1/8 width",
-    "medium": "all images, 100 clients, 10 a round, the CNN at 1/4 width",
+    "lite": "20 clients, small networks, minutes a cell: `cifar10-lite` or `mnist-lite`",
+    "medium": "all images, 100 clients, 10 a round, smaller networks: `cifar10-medium` or `mnist-medium`",
     "paper": "all images, 100 clients, 10 a round, the paper's CNN",
 }
 

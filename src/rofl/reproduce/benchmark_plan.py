@@ -66,7 +66,7 @@ def make_benchmark_plan(
 
     Args:
         name: A key of `rofl.reproduce.benchmark_tables.BENCHMARKS`.
-        scale: "tiny" (the embedded digits), "lite" (10,000 real images), "medium" (all of them) or "paper" (the
+        scale: "tiny" (the embedded digits), "lite" (real images in minutes), "medium" (in hours) or "paper" (the
             paper's network and rounds).
         data: One of `DATASETS`; "cifar10" where empty. At scale "tiny" always the digits.
         cells: Names of methods and of settings; only these are run, and all methods or all settings where none is

@@ -6,7 +6,7 @@ from typing import Literal
 
 from rofl.core.settings import Settings
 
-Scale = Literal["tiny", "lite", "medium", "paper"]  # medium: of benchmarks only
+Scale = Literal["tiny", "lite", "medium", "paper"]
 Measure = Literal["accuracy", "precision", "recall", "seconds", "features apart", "weights apart"]
 
 

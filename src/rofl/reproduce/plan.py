@@ -76,7 +76,7 @@ def make_plan(
 
     Args:
         name: A key of `PAPER_TABLES`, or "all".
-        scale: "tiny" (the embedded digits), "lite" (10,000 real images) or "paper" (as in the paper).
+        scale: "tiny" (the embedded digits), "lite" (real images, minutes a cell), "medium" (hours) or "paper".
         seeds: Runs of each cell, with seeds 0, 1, ...
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
         cells: Rows, columns or methods with commas between; only cells in these are run. All where empty.

@@ -1,6 +1,6 @@
-"""Scales: "tiny" runs in minutes on embedded data, "lite" on 10,000 real images, "paper" as the paper did.
+"""Scales: "tiny" runs in minutes on embedded data, "lite" in minutes on real images, "paper" as the paper did.
 
-Benchmarks have "medium" too: all real images, with a smaller network and fewer rounds than the paper's.
+"medium" is in between: the paper's images and clients, with a smaller network and fewer rounds; hours on two cores.
 """
 
 import math
@@ -9,14 +9,12 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
-from rofl.config.presets.quick import federated_starts, self_labels
+from rofl.config.presets.starts import federated_starts
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
-from rofl.errors import UserError
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
 
 _ROUND_SETTINGS = ("t_pl", "start")  # hyper-parameters that count rounds
-_MEDIUM_ROUNDS = 120
 
 _TINY = Preset(
     "digits, 20 clients, 5 a round, 20 rounds",
@@ -46,36 +44,22 @@ _LITE = {
     "covidx": _COVIDX_LITE,
 }
 _MEDIUM = {
-    data: Preset(
-        f"{data}, 100 clients, 10 a round, the CNN at 1/4 width, {_MEDIUM_ROUNDS} rounds",
-        {
-            **PRESETS[data].settings,
-            "name": f"{data}-medium",
-            "model": {"name": "cnn9", "width": 0.25},
-            "rounds": _MEDIUM_ROUNDS,
-            "evaluate_every": 5,
-        },
-        self_labels(_MEDIUM_ROUNDS // 3),
-    )
-    for data in ("mnist", "cifar10")
+    "mnist": PRESETS["mnist-medium"],
+    "cifar10": PRESETS["cifar10-medium"],
+    "clothing1m": PRESETS["cifar10n-medium"],
+    "covidx": _COVIDX_LITE,
 }
 _SUBSTITUTIONS = {
-    ("lite", "clothing1m"): "CIFAR-10 with people's own wrong labels (CIFAR-10N, worse) stands in for Clothing1M.",
-    ("lite", "covidx"): "A sample of 273 images stands in for COVIDx.",
+    "clothing1m": "CIFAR-10 with people's own wrong labels (CIFAR-10N, worse) stands in for Clothing1M.",
+    "covidx": "A sample of 273 images stands in for COVIDx.",
 }
 
 
 def scale_preset(scale: Scale, data: str) -> Preset:
-    """Return the preset that stands for one of the paper's data sets at a scale.
-
-    Raises:
-        UserError: The scale is "medium", which this data set does not have.
-    """
+    """Return the preset that stands for one of the paper's data sets at a scale."""
     if scale == "tiny":
         return _TINY
     if scale == "medium":
-        if data not in _MEDIUM:
-            raise UserError(f"There is no scale medium for {data}.", f"one of {', '.join(_MEDIUM)}")
         return _MEDIUM[data]
     return _LITE[data] if scale == "lite" else PRESETS[data]
 
@@ -84,7 +68,7 @@ def substitution_note(scale: Scale, data: str) -> str:
     """Return a sentence about the data set that takes the place of the paper's, or "" where it is the paper's."""
     if scale == "tiny":
         return "The embedded digits stand in for the paper's data set."
-    return _SUBSTITUTIONS.get((scale, data), "")
+    return _SUBSTITUTIONS.get(data, "") if scale != "paper" else ""
 
 
 def cell_experiment(table: PaperTable, cell: TableCell, scale: Scale, seed: int) -> Experiment | None:
@@ -133,8 +117,9 @@ def fewer_rounds(base: Experiment, rounds: int, names: Iterable[str]) -> Setting
     Args:
         base: The run.
         rounds: How many it shall have.
-        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 stays.
+        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 or no number stays.
     """
     shrink = rounds / base.rounds
-    counted = {name: base.method[name] for name in names if base.method.get(name)}
+    found = {name: base.method.get(name) for name in names}
+    counted = {name: value for name, value in found.items() if value and not isinstance(value, str)}
     return {"rounds": rounds, **{f"method.{name}": max(1, round(value * shrink)) for name, value in counted.items()}}

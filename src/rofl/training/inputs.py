@@ -27,6 +27,7 @@ _MODEL_KINDS = {  # of samples that each network is for
     "mlp": ("table", "images"),
     "linear": ("table", "images"),
     "small": ("images",),
+    "cnn5": ("images",),
     "cnn9": ("images",),
     "resnet50": ("images",),
 }

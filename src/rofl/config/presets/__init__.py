@@ -3,6 +3,7 @@
 from typing import Any
 
 from rofl.config.overrides import apply_overrides
+from rofl.config.presets.cifar import CIFAR
 from rofl.config.presets.paper import PAPER
 from rofl.config.presets.preset_settings import Preset
 from rofl.config.presets.quick import QUICK
@@ -10,7 +11,7 @@ from rofl.config.presets.user_data import from_data
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.errors import unknown
 
-PRESETS: dict[str, Preset] = {**QUICK, **PAPER}
+PRESETS: dict[str, Preset] = {**QUICK, **CIFAR, **PAPER}
 
 
 def find_preset(name: str) -> Preset:

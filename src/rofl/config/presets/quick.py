@@ -1,57 +1,9 @@
 """Presets that finish on a laptop within minutes."""
 
 from rofl.config.presets.preset_settings import Preset
-from rofl.core.settings import Settings
-
-
-def self_labels(first: int) -> dict[str, Settings]:
-    """Return the settings of all methods that change labels, which do so from this round on."""
-    return {
-        "rofl": {"t_pl": first},
-        "joint": {"start": first},
-        "selflearning": {"lr": 0.25, "lr_decay_every": 0, "start": first},  # its own rate is for a pre-trained network
-        **federated_starts(first),
-    }
-
-
-def federated_starts(first: int) -> dict[str, Settings]:
-    """Return the settings of the federated methods that count rounds, for runs shorter than their authors'."""
-    return {
-        "fedcorr": {"start": first, "last_stage": 2 * first},
-        "fednoro": {"start": first, "ramp": first},
-        "fedelc": {"start": first, "ramp": first},
-        "feddiv": {"start": first},
-        "fedgr": {"start": first},
-        "fedfixer": {"start": first, "beta_ramp": max(1, first // 2)},
-    }
-
+from rofl.config.presets.starts import self_labels
 
 SELF_LABELS = self_labels(10)  # a third into the run, as the paper's MNIST
-
-
-def _lite(about: str, data: str, name: str | None = None, noise: Settings | None = None) -> Preset:
-    """Return a preset of 10,000 real images and the paper's network at 1/8 width.
-
-    Args:
-        about: What the images are.
-        data: The data set.
-        name: The preset's name; `<data>-lite` where absent.
-        noise: The settings of the noise; the defaults where absent.
-    """
-    return Preset(
-        f"{about}, 20 clients, 5 a round, the CNN at 1/8 width, 30 rounds: about 5 minutes on 2 cores",
-        {
-            "name": name or f"{data}-lite",
-            "data": {"name": data, "train": 10_000},
-            "noise": noise or {},
-            "model": {"name": "cnn9", "width": 0.125},
-            "rounds": 30,
-            "clients": 20,
-            "cohort": 5,
-            "evaluate_every": 5,
-        },
-        SELF_LABELS,
-    )
 
 
 QUICK = {
@@ -68,9 +20,30 @@ QUICK = {
         },
         {**SELF_LABELS, "selflearning": {"lr_decay_every": 0, "start": 10}},
     ),
-    "mnist-lite": _lite("10,000 MNIST images", "mnist"),
-    "cifar10-lite": _lite("10,000 CIFAR-10 images", "cifar10"),
-    "cifar10n-lite": _lite(
-        "10,000 CIFAR-10 images with people's own wrong labels", "cifar10", "cifar10n-lite", {"kind": "human"}
+    "mnist-lite": Preset(
+        "10,000 MNIST images, 20 clients, 5 a round, the CNN at 1/8 width, 30 rounds: about 5 minutes on 2 cores",
+        {
+            "name": "mnist-lite",
+            "data": {"name": "mnist", "train": 10_000},
+            "model": {"name": "cnn9", "width": 0.125},
+            "rounds": 30,
+            "clients": 20,
+            "cohort": 5,
+            "evaluate_every": 5,
+        },
+        SELF_LABELS,
+    ),
+    "mnist-medium": Preset(
+        "all of MNIST, 100 clients, 10 a round, the CNN at 1/8 width, 100 rounds: about an hour on 2 cores",
+        {
+            "name": "mnist-medium",
+            "data": {"name": "mnist"},
+            "model": {"name": "cnn9", "width": 0.125},
+            "rounds": 100,
+            "clients": 100,
+            "cohort": 10,
+            "evaluate_every": 5,
+        },
+        self_labels(30),  # "T_pl to 30 for MNIST"
     ),
 }

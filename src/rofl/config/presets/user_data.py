@@ -9,7 +9,8 @@ from typing import Any
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets.effort import FROZEN_SIDE, Effort, frozen_pixels, pixel_budget, run_size
 from rofl.config.presets.preset_settings import Preset
-from rofl.config.presets.quick import SELF_LABELS, self_labels
+from rofl.config.presets.quick import SELF_LABELS
+from rofl.config.presets.starts import self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset

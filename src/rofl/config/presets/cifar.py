@@ -1,0 +1,86 @@
+"""CIFAR-10 on two cores: network, steps and schedule chosen for accuracy per unit of time, the same for all methods.
+
+docs/decisions/0016-cifar10-on-two-cores.md says what was tried.
+"""
+
+from rofl.config.presets.preset_settings import Preset
+from rofl.config.presets.starts import self_labels
+from rofl.core.settings import Settings
+
+_SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "batch": 16,
+    "lr_schedule": "linear",
+    "lr_warmup": 0.1,
+}
+_LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 200
+_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is learnt by heart in so few passes
+_RATE = {"lr": 0.02}
+
+
+def _methods(rounds: int, start: float) -> dict[str, Settings]:
+    """Return what is special to methods.
+
+    Args:
+        rounds: of the run.
+        start: the share of the rounds after which labels are changed: when the model is right on most images.
+    """
+    methods = {name: dict(own) for name, own in self_labels(round(start * rounds)).items()}
+    del methods["selflearning"]["lr"]
+    return {**methods, "rofl-plus": _PLUS}
+
+
+def _lite(name: str, about: str, noise: Settings) -> Preset:
+    return Preset(
+        f"{about}, 20 clients, 2 a round, {_LITE_ROUNDS} rounds, a CNN for speed: about 5 minutes on 2 cores",
+        {
+            "name": name,
+            "data": {"name": "cifar10"},
+            "noise": noise,
+            "model": {"name": "cnn5", "width": 0.5},
+            "method": {**_SGD, **_RATE, "epochs": 2},
+            "rounds": _LITE_ROUNDS,
+            "clients": 20,
+            "cohort": 2,
+            "evaluate_every": 6,
+        },
+        _methods(_LITE_ROUNDS, 0.8),
+    )
+
+
+def _medium(name: str, about: str, noise: Settings, model: Settings | None = None) -> Preset:
+    """Return a preset of the paper's federation.
+
+    Args:
+        name: The preset's name.
+        about: What the images are.
+        noise: The settings of the noise.
+        model: The network; the one for speed where absent.
+    """
+    return Preset(
+        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: about 2 hours on 2 cores",
+        {
+            "name": name,
+            "data": {"name": "cifar10"},
+            "noise": noise,
+            "model": model or {"name": "cnn5"},
+            "method": {**_SGD, **_RATE, "epochs": 2},
+            "rounds": _MEDIUM_ROUNDS,
+            "clients": 100,
+            "cohort": 10,
+            "evaluate_every": 5,
+        },
+        _methods(_MEDIUM_ROUNDS, 0.5),
+    )
+
+
+_HUMAN = {"kind": "human"}
+_CNN9 = {"name": "cnn9", "width": 0.25}  # tells the network from the method
+CIFAR = {
+    "cifar10-lite": _lite("cifar10-lite", "CIFAR-10", {}),
+    "cifar10n-lite": _lite("cifar10n-lite", "CIFAR-10 with people's own wrong labels", _HUMAN),
+    "cifar10-medium": _medium("cifar10-medium", "CIFAR-10", {}),
+    "cifar10-medium-cnn9": _medium("cifar10-medium-cnn9", "CIFAR-10, the paper's CNN at 1/4 width", {}, _CNN9),
+    "cifar10n-medium": _medium("cifar10n-medium", "CIFAR-10 with people's own wrong labels", _HUMAN),
+}
