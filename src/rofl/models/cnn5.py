@@ -68,7 +68,8 @@ def haar_filters(channels: int) -> Tensor:
         [[math.cos(math.pi * (place + 0.5) * wave / channels) for place in range(channels)] for wave in range(channels)]
     )
     colours = cosines / torch.linalg.vector_norm(cosines, dim=1, keepdim=True)  # (C, C)
-    return (signs * colours.view(1, channels, channels, 1, 1)).reshape(4 * channels, channels, 2, 2)
+    filters: Tensor = signs * colours.view(1, channels, channels, 1, 1)  # (4, C, C, 2, 2)
+    return filters.reshape(4 * channels, channels, 2, 2)
 
 
 def _block(inputs: int, outputs: int, pool: bool) -> list[nn.Module]:
