@@ -47,7 +47,7 @@ def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator
     assert len(people.history()) == 3
     coordinator.kill()
     south.kill()  # and a site with it, whose memory is on disk only
-    coordinator = people.rofl("serve", "serve", "--resume", "run")
+    coordinator = people.rofl("serve", "serve", "--resume", "run", bad="patient")
     south = join("south")
     assert [coordinator.code(), north.code(), south.code()] == [0, 0, 0], coordinator.said()
     assert [entry["dropped"] for entry in people.history()] == [{}] * 4

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.data.user import TableEncoder, UserSource, load_for_audit, load_user_data
+from rofl.data.user.encoders import encoder_from_json
 from rofl.errors import UserError
 from tests.data.user.places import write_csv, write_folder, write_table
 from tests.naive import table_features
