@@ -91,7 +91,7 @@ def run_attacked(
         try:
             train(run_dir, chosen, load_or_init(run_dir, chosen, load_inputs(chosen, None)[1]), engine, None)
         except UserError as error:
-            stopped = str(error)
+            stopped = error.sentence
     return _outcome(run_dir.read_history(), stopped)
 
 

@@ -32,7 +32,8 @@ def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator
     make_credentials(tmp_path / "keys", ["north", "south"], ["localhost"])
     address = f"127.0.0.1:{free_port()}"
     serve = ("serve", "--preset", "digits", "--method", "joint", "--credentials", "keys/server", "--address", address)
-    coordinator = people.rofl("serve", *serve, *sets({**TINY, "method.start": 1}), "--out", "run")
+    words = (*serve, *sets({**TINY, "method.start": 1}), "--out", "run")
+    coordinator = people.rofl("serve", *words, bad="patient")
 
     def join(name: str, bad: str = "") -> Any:
         where = ("--server", address.replace("127.0.0.1", "localhost"), "--credentials", f"keys/sites/{name}")
@@ -47,7 +48,7 @@ def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator
     assert len(people.history()) == 3
     coordinator.kill()
     south.kill()  # and a site with it, whose memory is on disk only
-    coordinator = people.rofl("serve", "serve", "--resume", "run")
+    coordinator = people.rofl("serve", "serve", "--resume", "run", bad="patient")
     south = join("south")
     assert [coordinator.code(), north.code(), south.code()] == [0, 0, 0], coordinator.said()
     assert [entry["dropped"] for entry in people.history()] == [{}] * 4

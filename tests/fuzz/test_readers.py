@@ -5,6 +5,7 @@ no `UserError`, more than 10 seconds for a file, and more than 256 MB of memory 
 """
 
 import functools
+import os
 import random
 import shutil
 import signal
@@ -62,7 +63,7 @@ from tests.data.user import places
 from tests.flow.tiny import tiny
 from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zip
 
-FILES, MANY_FILES = 300, 10_000
+FILES, MANY_FILES = 300, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
 SECONDS, MEGABYTES = 10, 256
 CLASSES = ("cat", "dog")
 FORGIVING = (  # they never refuse, or hardly ever

@@ -39,7 +39,7 @@ def check_health(folder: Path) -> str:
         with open(folder / "federation-log.jsonl", "rb") as log:
             last = json.loads(deque(log, maxlen=1).pop())
             return f"The site is at work; the last entry of its log is {last['event']!r} at {last['time']}."
-    except (OSError, IndexError, ValueError, KeyError) as error:
+    except (OSError, IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"No coordinator and no site is at work in {folder}.", "rofl serve or rofl join") from error
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.data.user import TableEncoder, UserSource, load_for_audit, load_user_data
+from rofl.data.user.encoders import encoder_from_json
 from rofl.errors import UserError
 from tests.data.user.places import write_csv, write_folder, write_table
 from tests.naive import table_features
@@ -210,3 +211,8 @@ def test_what_is_no_encoder_is_refused(text):
 def test_a_column_of_huge_numbers_is_refused():
     with pytest.raises(UserError, match="The numbers of the column 'x' are too large"):
         TableEncoder.fit(["x"], [("1e308",), ("-1e308",), ("1.5e308",)], range(3))
+
+
+def test_an_encoder_that_is_nested_deeply_is_refused_in_one_sentence() -> None:
+    with pytest.raises(UserError, match="is damaged"):
+        encoder_from_json("[" * 100_000)

@@ -3,12 +3,12 @@
 Both are Arrow tables with a description of their columns, which pyarrow reads; the package is not needed.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rofl.core.serialization import parse_json
 from rofl.data.regular_file import open_regular, read_regular
 from rofl.data.user import columns as c
 from rofl.data.user import table
@@ -96,7 +96,7 @@ def _read_split(folder: Path) -> ArrowSplit:
 
 
 def _read_json(path: Path) -> Any:
-    return json.loads(read_regular(path))
+    return parse_json(read_regular(path))
 
 
 def _list_splits(splits: Mapping[str, ArrowSplit], source: str) -> Listing:

@@ -1,12 +1,12 @@
 """The encoders of samples that are no images: of a table's columns, and of texts."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from rofl.core.serialization import parse_json
 from rofl.data.token_numbers import read_tokenizer
 from rofl.data.user.table_encoder import Rows, TableEncoder
 from rofl.data.user.text_encoder import TEXT, TextEncoder
@@ -36,8 +36,8 @@ def encoder_from_json(text: str) -> Encoder:
         UserError: the text is something else, or of another format version.
     """
     try:
-        content: Any = json.loads(text)
-    except json.JSONDecodeError:
+        content: Any = parse_json(text)
+    except ValueError:
         return TableEncoder.from_json(text)  # which words the error
     if not isinstance(content, dict) or content.get("kind") != "text":
         return TableEncoder.from_json(text)

@@ -13,6 +13,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from rofl.core.serialization import parse_json
 from rofl.core.tensors import digest
 from rofl.data import atomic
 from rofl.errors import UserError
@@ -47,7 +48,7 @@ def read_cache(path: Path) -> tuple[Tensor, dict[int, str]] | None:
     """Return the pixels (N, C, side, side) and why some rows are unreadable, or None if there is no valid file."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata, pixels = json.loads(file.metadata()["facts"]), file.get_tensor("pixels")
+            metadata, pixels = parse_json(file.metadata()["facts"]), file.get_tensor("pixels")
         if metadata["digest"] != digest({"pixels": pixels}):
             return None
         return pixels, {int(row): reason for row, reason in metadata["unreadable"].items()}

@@ -34,6 +34,7 @@ _PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
 _POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
 _MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
+_REST, _LONGEST_REST = 3.0, 2.0  # times as long as the last poll took, and seconds: polls leave room for other calls
 _TIMEOUT = httpx.Timeout(60.0).as_dict()
 _ONE_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
@@ -126,16 +127,18 @@ class Forwarder:
             response: The SuperLink's first response.
             is_pending: Returns whether the body of a response with status 200 brings nothing yet.
         """
-        end = time.monotonic() + self._hold
+        end, took = time.monotonic() + self._hold, 0.0
         self._held += 1
         try:
             while time.monotonic() < end and not self.stopping:
                 if response.status_code != 200 or not is_pending(bytes(response.body)):
                     break
-                await asyncio.sleep(max(_POLL, self._held / _MAX_POLLS))
+                await asyncio.sleep(max(_POLL, self._held / _MAX_POLLS, min(_REST * took, _LONGEST_REST)))
                 if await request.is_disconnected():
                     break
+                begun = time.monotonic()
                 response = await self._call(forwarded)
+                took = time.monotonic() - begun
         finally:
             self._held -= 1
         return response
