@@ -20,7 +20,7 @@ class Cell(BaseModel):
         preset: The preset.
         noise: Kind and ratio, such as "symmetric 0.4".
         method: The method.
-        variant: Settings that differ from the preset's, such as "t_pl=29"; "" where none does.
+        variant: Settings that differ from the preset's, such as "T_pl 29"; "" where none does.
         seed: The seed.
         command: That repeats it.
         settings: All settings of the run, as TOML.
