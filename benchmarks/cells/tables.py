@@ -31,7 +31,7 @@ def cell_table(cells: Iterable[Cell]) -> str:
     lines = [header]
     for cell in sorted(cells, key=lambda each: (_noise_order(each.noise), _order(each.label), each.seed)):
         found = "-" if cell.precision is None or cell.recall is None else f"{cell.precision:.3f} / {cell.recall:.3f}"
-        seconds = [f"{cell.seconds:.0f} ({cell.workers or 1} workers)", f"{cell.core_seconds:.0f}"]
+        seconds = [f"{cell.seconds:.0f}, workers: {cell.workers}", f"{cell.core_seconds:.0f}"]
         best = f"{cell.best[1]:.1f} ({cell.best[0]})"
         name = f"{cell.label}, {cell.noise}, {cell.seed}"
         lines.append([name, f"{cell.accuracy:.1f}", best, found, *seconds, cell.digest[:16]])
