@@ -47,7 +47,7 @@ def curves_svg(cells: Sequence[Cell], title: str) -> str:
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(f"{x},{y}" for x, y in (place(*entry) for entry in cell.history))
         parts.append(f'<polyline class="curve" stroke="{colour}" points="{line}"/>')
-        label = f"{cell.method} {cell.history[-1][1]:.1f}"
+        label = f"{cell.label} {cell.history[-1][1]:.1f}"
         parts.append(
             f'<text x="{_WIDTH - _RIGHT + 8}" y="{ends[number] + 4}" style="fill:{colour}">{escape(label)}</text>'
         )

@@ -20,6 +20,7 @@ class Cell(BaseModel):
         preset: The preset.
         noise: Kind and ratio, such as "symmetric 0.4".
         method: The method.
+        variant: Settings that differ from the preset's, such as "T_pl 29"; "" where none does.
         seed: The seed.
         command: That repeats it.
         settings: All settings of the run, as TOML.
@@ -39,6 +40,7 @@ class Cell(BaseModel):
     preset: str
     noise: str
     method: str
+    variant: str = ""
     seed: int
     command: str
     settings: str
@@ -55,7 +57,13 @@ class Cell(BaseModel):
     @property
     def name(self) -> str:
         """The name of the record's file."""
-        return f"{self.preset}-{self.noise}-{self.method}-{self.seed}".replace(" ", "-")
+        parts = [self.preset, self.noise, self.method, *([self.variant] if self.variant else []), str(self.seed)]
+        return "-".join(parts).replace(" ", "-")
+
+    @property
+    def label(self) -> str:
+        """The method, and what differs from the preset, for tables."""
+        return f"{self.method}, {self.variant}" if self.variant else self.method
 
     @property
     def accuracy(self) -> float:

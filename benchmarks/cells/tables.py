@@ -17,7 +17,7 @@ def accuracy_table(cells: Iterable[Cell]) -> str:
     for method in _methods(chosen):
         row = [method]
         for noise in noises:
-            same = [cell for cell in chosen if (cell.method, cell.noise) == (method, noise)]
+            same = [cell for cell in chosen if (cell.label, cell.noise) == (method, noise)]
             best = f" ({fmean(cell.best[1] for cell in same):.1f})" if same else ""
             row.append(_spread([cell.accuracy for cell in same]) + best)
         lines.append(row)
@@ -29,11 +29,11 @@ def cell_table(cells: Iterable[Cell]) -> str:
     header = ["method, noise, seed", "last 10", "best (round)", "precision / recall"]
     header += ["seconds", "core seconds", "digest"]
     lines = [header]
-    for cell in sorted(cells, key=lambda each: (_noise_order(each.noise), _order(each.method), each.seed)):
+    for cell in sorted(cells, key=lambda each: (_noise_order(each.noise), _order(each.label), each.seed)):
         found = "-" if cell.precision is None or cell.recall is None else f"{cell.precision:.3f} / {cell.recall:.3f}"
-        seconds = [f"{cell.seconds:.0f} ({cell.workers or 1} workers)", f"{cell.core_seconds:.0f}"]
+        seconds = [f"{cell.seconds:.0f}, workers: {cell.workers}", f"{cell.core_seconds:.0f}"]
         best = f"{cell.best[1]:.1f} ({cell.best[0]})"
-        name = f"{cell.method}, {cell.noise}, {cell.seed}"
+        name = f"{cell.label}, {cell.noise}, {cell.seed}"
         lines.append([name, f"{cell.accuracy:.1f}", best, found, *seconds, cell.digest[:16]])
     return _markdown(lines)
 
@@ -43,7 +43,7 @@ def time_table(cells: Iterable[Cell]) -> str:
     chosen = list(cells)
     lines = [["method", *(f"{step} %" for step in _STEPS)]]
     for method in _methods(chosen):
-        same = [cell for cell in chosen if cell.method == method]
+        same = [cell for cell in chosen if cell.label == method]
         lines.append([method, *(_time_to(same, step) for step in _STEPS)])
     return _markdown(lines)
 
@@ -59,11 +59,12 @@ def _time_to(cells: list[Cell], step: float) -> str:
 
 
 def _methods(cells: Iterable[Cell]) -> list[str]:
-    return sorted({cell.method for cell in cells}, key=_order)
+    return sorted({cell.label for cell in cells}, key=_order)
 
 
 def _order(method: str) -> tuple[int, str]:
-    return (METHODS.index(method) if method in METHODS else len(METHODS), method)
+    name = method.partition(",")[0]
+    return (METHODS.index(name) if name in METHODS else len(METHODS), method)
 
 
 def _noise_order(noise: str) -> tuple[bool, str]:

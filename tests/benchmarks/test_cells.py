@@ -78,5 +78,5 @@ def test_what_is_kept_fits_the_presets_and_the_page() -> None:
         assert (experiment.method_name, experiment.seed) == (each.method, each.seed)
         assert experiment.rounds == each.history[-1][0]
         assert each.preset in PRESETS
-        assert f"{each.method}, {each.noise}, {each.seed} | {each.accuracy:.1f}" in tables
+        assert f"{each.label}, {each.noise}, {each.seed} | {each.accuracy:.1f}" in tables
         assert each.digest[:16] in tables

@@ -117,4 +117,4 @@ def test_the_memory_layout_of_the_input_does_not_matter(name):
 def test_an_unknown_name_gets_the_nearest_one():
     with pytest.raises(UserError, match="There is no model 'cnn'") as caught:
         build("cnn", (1, 8, 8), 10, 1.0, seed=0)
-    assert caught.value.hint == "'cnn9' (there are: cnn9, linear, mlp, resnet50, small, text)"
+    assert caught.value.hint == "'cnn9' (there are: cnn5, cnn9, linear, mlp, resnet50, small, text)"

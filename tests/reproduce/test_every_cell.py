@@ -105,7 +105,7 @@ def test_every_larger_experiment_goes_through_a_round(tmp_path: Path, some_files
     chosen = [one for scale in larger for one in experiments(scale)]
     assert len(chosen) == sum(EXPERIMENTS[scale] for scale in larger)
     assert {one.data.name for one in chosen} == {"mnist", "cifar10", "clothing1m", "covidx", "covidx_mini"}
-    assert run_all(chosen, tmp_path, some_files) == 168
+    assert run_all(chosen, tmp_path, some_files) == 264
 
 
 def test_weights_that_a_run_starts_from_are_read(tmp_path: Path, some_files: Path) -> None:

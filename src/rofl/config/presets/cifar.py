@@ -45,7 +45,7 @@ def _lite(name: str, about: str, noise: Settings) -> Preset:
             "cohort": 2,
             "evaluate_every": 6,
         },
-        _methods(_LITE_ROUNDS, 0.8),
+        {**_methods(_LITE_ROUNDS, 0.8), "rofl": {"t_pl": _LITE_ROUNDS + 1}},  # no model deserves it in so short a run
     )
 
 
