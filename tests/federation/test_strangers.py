@@ -302,7 +302,7 @@ def test_a_run_goes_on_as_if_there_were_no_strangers(made: ServerCredentials, tm
         port = probe.getsockname()[1]
         probe.close()
         serve = ("serve", "--preset", "digits", "--credentials", str(keys / "server"), "--address", f"127.0.0.1:{port}")
-        people.rofl("serve", *serve, *sets({**TINY, "rounds": 2000}), "--out", "run")
+        people.rofl("serve", *serve, *sets({**TINY, "rounds": 1000}), "--out", "run")
         for name in ("north", "south"):
             where = ("--server", f"localhost:{port}", "--credentials", str(keys / "sites" / name))
             people.rofl(name, "join", *where, "--out", f"site-{name}")
