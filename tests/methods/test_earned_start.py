@@ -56,6 +56,10 @@ def test_an_estimated_share_counts_once_the_agreement_has_stopped_rising() -> No
     assert played([*rising, *[(60, 100)] * 15], [*wrong, *[0.4] * 15], 10, known=False).t_pl is not None
 
 
+def test_a_model_that_knows_nothing_does_not_begin_whatever_it_doubts() -> None:
+    assert played([(14, 100)] * 20, [0.86] * 20, 10, known=False).t_pl is None
+
+
 def test_until_then_it_is_the_cautious_method_and_afterwards_that_of_a_number() -> None:
     start = toy.play(AUTO, [DATA, toy.noisy(range(24, 48))], rounds=2)
     waiting = replace(start, aux={**start.aux, STATE: torch.tensor([0.3, 0.3, 0.0])})

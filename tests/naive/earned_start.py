@@ -28,7 +28,7 @@ def first_round_with_pseudo_labels(
         model_right = accuracy * noise  # where model and label differ
         label_right = (1 - accuracy) * (1 - noise)
         has_stopped_rising = place > 0 and fast - slow <= 0.01
-        if (known or has_stopped_rising) and model_right > 2 * label_right:
+        if (known or (has_stopped_rising and noise <= 0.5)) and model_right > 2 * label_right:
             return place + 2
         fast, slow = four_bytes(fast), four_bytes(slow)
     return None

@@ -14,6 +14,7 @@ AGREED = "agreed"  # key in an update's `aux`: samples whose label was predicted
 STATE = "start"  # key in the server's `aux`
 _ODDS = 2.0  # where model and label differ, the model must be right so many times as often
 _FAST, _SLOW = 0.5, 0.8  # momenta of two averages of the agreement over rounds
+_MOST_ESTIMATED = 0.5  # an estimate above it does not count: a model that knows nothing doubts nearly all labels
 _STILL = 0.01  # the agreement has stopped rising where the fast average is at most so far above the slow one
 
 
@@ -80,7 +81,8 @@ class EarnedStart:
             index: the round.
             wrong: the share of labels that are wrong, known or estimated.
             classes: K.
-            settled: whether that share is known; an estimate counts once the agreement has stopped rising.
+            settled: whether that share is known; an estimate counts once the agreement has stopped rising, and if it
+                is at most one half.
         """
         agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may leave anything
         if counted < 1:
@@ -91,7 +93,7 @@ class EarnedStart:
             fast, slow = _FAST * fast + (1 - _FAST) * now, _SLOW * slow + (1 - _SLOW) * now
         else:
             fast = slow = now
-        stopped = settled or (index > 1 and fast - slow <= _STILL)
-        if not start and stopped and deserves_labels(estimated_accuracy(fast, wrong, classes), wrong):
+        usable = settled or (index > 1 and fast - slow <= _STILL and wrong <= _MOST_ESTIMATED)
+        if not start and usable and deserves_labels(estimated_accuracy(fast, wrong, classes), wrong):
             start = float(index + 1)
         return EarnedStart(torch.tensor([fast, slow, start]).to(self.numbers))
