@@ -20,44 +20,42 @@ counts = st.tuples(st.integers(0, 100), st.integers(0, 100)).map(lambda pair: (m
 shares = st.floats(0, 0.85)
 
 
-def played(rounds: list[tuple[int, int]], wrong: list[float], classes: int, known: bool) -> EarnedStart:
+def played(rounds: list[tuple[int, int]], wrong: float | None, classes: int = 10) -> EarnedStart:
     state = EarnedStart.initial()
-    for index, (pair, noise) in enumerate(zip(rounds, wrong, strict=True), start=1):
-        state = state.updated(torch.tensor(pair).float(), index, noise, classes, settled=known)
+    for index, pair in enumerate(rounds, start=1):
+        state = state.updated(torch.tensor(pair).float(), index, wrong, classes)
     return state
 
 
-@given(st.lists(st.tuples(counts, shares), max_size=12), st.integers(2, 10), st.booleans())
-def test_it_begins_when_the_slow_twin_says(history, classes, known) -> None:
-    rounds, wrong = [pair for pair, _ in history], [noise for _, noise in history]
-    expected = earned_start.first_round_with_pseudo_labels(rounds, wrong, classes, known)
-    assert played(rounds, wrong, classes, known).t_pl == expected
+@given(st.lists(counts, max_size=12), st.none() | shares, st.integers(2, 10))
+def test_it_begins_when_the_slow_twin_says(rounds, wrong, classes) -> None:
+    expected = earned_start.first_round_with_pseudo_labels(rounds, wrong, classes)
+    assert played(rounds, wrong, classes).t_pl == expected
 
 
 @given(st.lists(counts, min_size=1, max_size=12), st.integers(2, 10))
 def test_labels_that_are_all_right_are_never_replaced(rounds, classes) -> None:
-    assert played(rounds, [0.0] * len(rounds), classes, known=True).t_pl is None
+    assert played(rounds, 0.0, classes).t_pl is None
 
 
 @given(st.lists(counts, min_size=1, max_size=6), st.lists(counts, max_size=6), st.integers(2, 10))
 def test_once_begun_it_stays(first, then, classes) -> None:
-    begun = played([*first, (60, 100)] * 3, [0.4] * 3 * (len(first) + 1), classes, known=True)
+    begun = played([*first, (60, 100)] * 3, 0.4, classes)
     if begun.t_pl is not None:
         after = begun
         for pair in then:
-            after = after.updated(torch.tensor(pair).float(), 50, 0.4, classes, settled=True)
+            after = after.updated(torch.tensor(pair).float(), 50, 0.4, classes)
         assert after.t_pl == begun.t_pl
 
 
-def test_an_estimated_share_counts_once_the_agreement_has_stopped_rising() -> None:
+def test_where_nobody_knows_the_share_it_begins_once_the_agreement_has_stopped_rising() -> None:
     rising = [(number, 100) for number in (20, 30, 40, 50, 60)]
-    wrong = [1 - agreed / 100 for agreed, _ in rising]
-    assert played(rising, wrong, 10, known=False).t_pl is None
-    assert played([*rising, *[(60, 100)] * 15], [*wrong, *[0.4] * 15], 10, known=False).t_pl is not None
+    assert played(rising, None).t_pl is None
+    assert played([*rising, *[(60, 100)] * 15], None).t_pl is not None
 
 
-def test_a_model_that_knows_nothing_does_not_begin_whatever_it_doubts() -> None:
-    assert played([(14, 100)] * 20, [0.86] * 20, 10, known=False).t_pl is None
+def test_a_model_that_knows_nothing_does_not_begin() -> None:
+    assert played([(14, 100)] * 20, None).t_pl is None
 
 
 def test_until_then_it_is_the_cautious_method_and_afterwards_that_of_a_number() -> None:

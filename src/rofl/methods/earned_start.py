@@ -14,7 +14,7 @@ AGREED = "agreed"  # key in an update's `aux`: samples whose label was predicted
 STATE = "start"  # key in the server's `aux`
 _ODDS = 2.0  # where model and label differ, the model must be right so many times as often
 _FAST, _SLOW = 0.5, 0.8  # momenta of two averages of the agreement over rounds
-_MOST_ESTIMATED = 0.5  # an estimate above it does not count: a model that knows nothing doubts nearly all labels
+_LEAST_AGREEMENT = 0.5  # below it, a model whose agreement does not rise knows little, or most labels are wrong
 _STILL = 0.01  # the agreement has stopped rising where the fast average is at most so far above the slow one
 
 
@@ -73,16 +73,14 @@ class EarnedStart:
         """The first round that uses pseudo-labels; None until it is known."""
         return int(self.numbers[2]) or None
 
-    def updated(self, counts: Tensor, index: int, wrong: float, classes: int, settled: bool) -> "EarnedStart":
+    def updated(self, counts: Tensor, index: int, wrong: float | None, classes: int) -> "EarnedStart":
         """Return the state after a round; once T_pl is known, it stays.
 
         Args:
             counts: (2,) samples whose label was predicted, and all, over the clients of the round.
             index: the round.
-            wrong: the share of labels that are wrong, known or estimated.
+            wrong: the share of labels that are wrong; None where nobody knows.
             classes: K.
-            settled: whether that share is known; an estimate counts once the agreement has stopped rising, and if it
-                is at most one half.
         """
         agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may leave anything
         if counted < 1:
@@ -93,7 +91,10 @@ class EarnedStart:
             fast, slow = _FAST * fast + (1 - _FAST) * now, _SLOW * slow + (1 - _SLOW) * now
         else:
             fast = slow = now
-        usable = settled or (index > 1 and fast - slow <= _STILL and wrong <= _MOST_ESTIMATED)
-        if not start and usable and deserves_labels(estimated_accuracy(fast, wrong, classes), wrong):
+        if wrong is None:
+            earned = index > 1 and fast - slow <= _STILL and fast >= _LEAST_AGREEMENT
+        else:
+            earned = deserves_labels(estimated_accuracy(fast, wrong, classes), wrong)
+        if earned and not start:
             start = float(index + 1)
         return EarnedStart(torch.tensor([fast, slow, start]).to(self.numbers))

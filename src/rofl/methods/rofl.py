@@ -166,14 +166,12 @@ class Rofl(SmallLossSgd):
 
         Args:
             server_state: before the round.
-            aux: after it, with the unconfident rate.
+            aux: after it.
             counts: (2,) samples whose label was predicted, and all.
             ctx: the round.
         """
-        estimated = self.tau == "auto"
-        wrong = float(aux[UNCONFIDENT]) if estimated else float(self.tau)
-        start = EarnedStart.read(server_state.aux)
-        return start.updated(counts, ctx.index, min(wrong, _MAX_TAU), len(aux["centroids"]), settled=not estimated)
+        wrong = None if self.tau == "auto" else float(self.tau)
+        return EarnedStart.read(server_state.aux).updated(counts, ctx.index, wrong, len(aux["centroids"]))
 
     def _unconfident(self, size: int) -> Tensors:
         """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
