@@ -357,7 +357,7 @@ def test_a_change_without_key_or_value_is_the_users_to_mend(text: str) -> None:
 
 
 def test_there_are_as_many_presets_as_we_know_of() -> None:
-    assert len(PRESETS) == 8
+    assert len(PRESETS) == 12
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -377,8 +377,11 @@ def test_every_preset_builds_for_every_method(name: str, method: str) -> None:
     assert isinstance(chosen.build_method(), METHODS[method])
     assert chosen.model_dump(exclude={"method"}) == preset(name).model_dump(exclude={"method"})
     assert chosen.method.items() >= PRESETS[name].methods.get(method, {}).items()
-    late = {chosen.method[key] for key in ("t_pl", "start") if key in chosen.method}
-    assert all(start < chosen.rounds for start in late)  # what starts late starts at all
+    late = {chosen.method[key] for key in ("t_pl", "start") if isinstance(chosen.method.get(key), int)}
+    never = (
+        name in ("cifar10-lite", "cifar10n-lite") and method == "rofl"
+    )  # no model earns pseudo-labels in so short a run
+    assert all(start < chosen.rounds for start in late) != never  # what starts late starts at all
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def refused(command: Any) -> Any:
     def call(*arguments: object) -> str:
         code, out, err = command("audit", *arguments, "--workers", "0")
         assert (code, out) == (2, "")
-        sentence = re.sub(r"^decoding \d+ images ", "", err)
+        sentence = re.sub(r"^decoding \d+ images? ", "", err)
         assert sentence.startswith("error: ")
         assert "Traceback" not in err
         return sentence

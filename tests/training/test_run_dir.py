@@ -82,6 +82,8 @@ def test_metrics_jsonl_has_a_line_per_round(done: rofl.Run) -> None:
             "held_out",
             "warnings",
             "suspects",
+            "voters",
+            "objections",
             "rolled_back",
             "restored",
         }
