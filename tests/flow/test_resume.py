@@ -155,7 +155,10 @@ def measure_beside(simulation: Simulation, part: str, count: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("method", "every", "beside"), [("rofl", 1, True), ("rofl", 1, False), ("remember", 2, True)])
+@pytest.mark.parametrize(
+    ("method", "every", "beside"),
+    [("rofl", 1, True), pytest.param("rofl", 1, False, marks=pytest.mark.slow), ("remember", 2, True)],
+)
 def test_wherever_a_run_is_killed_it_goes_on(
     method: str, every: int, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +192,10 @@ def test_wherever_a_run_is_killed_it_goes_on(
         assert outcome(folder) == undisturbed(experiment), f"killed at moment {number}"
 
 
-@pytest.mark.parametrize(("method", "every", "rounds", "beside"), [("rofl", 1, 2, False), ("remember", 2, 3, True)])
+@pytest.mark.parametrize(
+    ("method", "every", "rounds", "beside"),
+    [pytest.param("rofl", 1, 2, False, marks=pytest.mark.slow), ("remember", 2, 3, True)],
+)
 def test_wherever_ctrl_c_falls_the_run_goes_on(
     method: str, every: int, rounds: int, beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

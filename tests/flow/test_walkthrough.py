@@ -123,7 +123,7 @@ def check_estimates(walked: Path) -> None:
 
 
 def check_models(walked: Path) -> None:
-    """The model is no worse on corrected labels: the method corrects most of them while it trains, the first time too."""
+    """The model is no worse on corrected labels; the method had corrected most of them while it trained."""
     first, second = (summary(walked, name)["test_accuracy"] for name in ("first", "second"))
     print(f"{first:.1f} %, then {second:.1f} %")
     assert second > first - 2  # of runs as short as these, a point or two is chance

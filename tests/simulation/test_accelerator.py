@@ -85,7 +85,7 @@ def test_clients_run_there_as_here(method: Method, files: ImageFiles) -> None:
     assert all(map(equal, here, there))
 
 
-@pytest.mark.parametrize("network", ["cnn9", "mlp", "resnet50"])
+@pytest.mark.parametrize("network", ["cnn9", "mlp", pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_every_network_goes_there(network: str, files: ImageFiles) -> None:
     here = answers(CASES["rofl"], network, files[:], CPU)
     with accelerator(), torch.random.fork_rng(devices=[]):
