@@ -93,6 +93,7 @@ class Hospitals:
             assert person.code() == 0, person.said()
 
 
+@pytest.mark.slow
 def test_the_page_is_true_from_the_first_to_the_last_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scans = write_scans(tmp_path)
     (tmp_path / "coordinator").mkdir()

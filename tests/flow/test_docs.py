@@ -110,6 +110,7 @@ def test_the_snippet_of_the_page_on_the_estimator_runs(capsys) -> None:
     assert 40 <= int(issues.split()[0]) <= 70  # 50 are wrong
 
 
+@pytest.mark.slow
 def test_the_page_on_using_a_model_runs(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))

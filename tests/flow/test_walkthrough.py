@@ -81,6 +81,7 @@ def summary(place: Path, name: str) -> dict:
     return json.loads((place / "runs" / name / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_page_is_true_from_the_first_to_the_last_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ROFL_CACHE", str(tmp_path / "cache"))
