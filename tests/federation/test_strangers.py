@@ -226,11 +226,14 @@ def test_a_site_is_told_why_it_is_refused(stand_in: StandIn, made: ServerCredent
         late = sign(site_key(made, "south"), late=1000)
         assert site.get("/rofl", headers=late).json()["refused"] == "the clock of south is wrong"
         assert gateway.refused == ["the clock of south is wrong"]  # and nothing of strangers
-        north = made.admitted[0]
-        gateway.server.set_keys([AdmittedKey(north.site, north.key, revoked=True), *made.admitted[1:]])
-        with contextlib.suppress(
-            httpx.RemoteProtocolError
-        ):  # its connection was closed, as the client may know already
+        north, trust = made.admitted[0], ssl.create_default_context(cafile=made.ca)
+        signed = "".join(f"{name}: {value}\r\n" for name, value in sign(site_key(made)).items())
+        with trust.wrap_socket(silent(gateway.port), server_hostname="localhost") as line:
+            line.sendall(f"GET /v1/rofl HTTP/1.1\r\nHost: x\r\n{signed}\r\n".encode())
+            assert line.recv(4096).startswith(b"HTTP/1.1 200 ")
+            gateway.server.set_keys([AdmittedKey(north.site, north.key, revoked=True), *made.admitted[1:]])
+            assert soon(lambda: closed(line), 10)
+        with contextlib.suppress(httpx.RemoteProtocolError):  # the client may not know yet that its own one was closed
             site.post("/fleet/get-run", headers=sign(site_key(made)))
         refused = site.post("/fleet/get-run", headers=sign(site_key(made)))
         assert (refused.status_code, refused.json()) == (401, {"detail": "the key of north was revoked"})

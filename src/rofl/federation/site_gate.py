@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
 
 import torch
 from flwr.app import RecordDict
@@ -149,7 +148,7 @@ class SiteGate:
             self.log.write("refused", kind="unmask", reason=str(error))
             raise
         unreadable = [client for client, text in get_shares(shares)[0].items() if not text]
-        facts: dict[str, Any] = {"shares_that_cannot_be_read": unreadable} if unreadable else {}
+        facts: dict[str, list[int]] = {"shares_that_cannot_be_read": unreadable} if unreadable else {}
         self.log.write("sent", kind="unmask", sites_in_the_sum=get_shares(content)[2], **facts)
         return shares
 
