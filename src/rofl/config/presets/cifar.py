@@ -59,7 +59,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         model: The network; the one for speed where absent.
     """
     return Preset(
-        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: about 2 hours on 2 cores",
+        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: an estimated 2 hours on 2 cores",
         {
             "name": name,
             "data": {"name": "cifar10"},

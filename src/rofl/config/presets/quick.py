@@ -34,7 +34,7 @@ QUICK = {
         SELF_LABELS,
     ),
     "mnist-medium": Preset(
-        "all of MNIST, 100 clients, 10 a round, the CNN at 1/8 width, 100 rounds: about an hour on 2 cores",
+        "all of MNIST, 100 clients, 10 a round, the CNN at 1/8 width, 100 rounds: an estimated hour on 2 cores",
         {
             "name": "mnist-medium",
             "data": {"name": "mnist"},
