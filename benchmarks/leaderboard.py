@@ -35,8 +35,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the page, the picture and the record")
     parser.add_argument("--out", type=Path, default=Path("runs/benchmark"), help="the folder of `rofl benchmark`")
+    parser.add_argument("--cells", default="", help="only these methods and settings, as for `rofl benchmark`")
+    parser.add_argument("--seeds", type=int, default=0, help="runs of each cell, as for `rofl benchmark`")
     options = parser.parse_args()
-    plan = make_benchmark_plan("all", out=options.out)
+    cells = [cell.strip() for cell in options.cells.split(",") if cell.strip()]
+    plan = make_benchmark_plan("all", cells=cells, seeds=options.seeds, out=options.out)
     board = collect_leaderboard(plan, RunCache(plan.cells_dir), {})
     if not options.write:
         print(benchmark_markdown(board))

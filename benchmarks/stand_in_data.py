@@ -54,6 +54,16 @@ def mnist_2000(folder: Path) -> Dataset:
     return _smaller(load_mnist(folder.parent / "mnist").first(2000, 2000), side=14, flip=False)
 
 
+def mnist_grainy(folder: Path) -> Dataset:
+    """Return the images of `mnist_2000` under grain, which makes a hard task of an easy one."""
+    images, source = mnist_2000(folder), generator(0, "grain")
+    train, test = (
+        (part[:].float() + 55 * torch.randn(part[:].shape, generator=source)).clamp(0, 255).round().to(torch.uint8)
+        for part in (images.train, images.test)
+    )
+    return _smaller(replace(images, train=train, test=test), side=14, flip=False)
+
+
 def mnist_table(folder: Path) -> Dataset:
     """Return the pixels of `mnist_2000` as the columns of a table."""
     images = mnist_2000(folder)

@@ -81,6 +81,7 @@ def stand_ins() -> list[StandIn]:
             _cell("mnist_2000", 0.3, data__partition="dirichlet", data__alpha=0.3, **tiny),
             1,
         ),
+        StandIn("MNIST 2,000 under grain, symmetric 0.3", "mnist", _cell("mnist_grainy", 0.3, **tiny), 1),
         StandIn(
             "COVIDx sample, clients 0 to 0.5",
             "covidx",

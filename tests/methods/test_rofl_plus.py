@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
+from rofl.core.noise_posterior import sharpen
 from rofl.core.tensors import digest
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
-from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate
+from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate, sharpening_power
 from rofl.methods.rofl_plus import shift_prior, without_client
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
@@ -25,10 +26,15 @@ CLIENTS = [toy.noisy(range(24)), toy.noisy(range(24, 48))]
 
 
 def believed(
-    state: ServerState, temperature: float = 1.0, belief: float = 0.5, gap: float = 0.1, rate: float = 0.3
+    state: ServerState,
+    temperature: float = 1.0,
+    belief: float = 0.5,
+    gap: float = 0.1,
+    rate: float = 0.3,
+    accuracy: float = 0.5,
 ) -> ServerState:
-    """The state with a noise model of this temperature, belief, gap and highest rate."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate])
+    """The state with a noise model of this temperature, belief, gap, highest rate and accuracy."""
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy])
     model = NoiseModel(noise.symmetric(toy.CLASSES, 0.2).float(), torch.zeros(toy.CLASSES), numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -46,10 +52,11 @@ def test_without_corrections_and_memory_it_is_rofl_bit_by_bit() -> None:
 
 
 @pytest.mark.parametrize("name", ["small", "mlp"])
-@pytest.mark.parametrize(("belief", "gap"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.4)])
-def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: float) -> None:
+@pytest.mark.parametrize(("belief", "gap", "accuracy"), [(0.0, 0.0, 0.3), (0.7, 0.0, 0.5), (1.0, 0.4, 1.0)])
+def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: float, accuracy: float) -> None:
     net, ctx, data = toy.network(name, width=0.06), RoundContext(3, toy.SEED, client=0), toy.noisy(range(12))
-    start = believed(PLUS.init(net), temperature=1.4, belief=belief, gap=gap)
+    start = believed(PLUS.init(net), temperature=1.4, belief=belief, gap=gap, accuracy=accuracy)
+    power = naive.power_of_labels(accuracy, toy.CLASSES, PLUS.sharpness)
     labels = data.labels.tolist()
     with torch.no_grad():
         judged = net.eval()(data.inputs(slice(None)))[0].log_softmax(dim=1)  # no part of its own in the first round
@@ -59,7 +66,7 @@ def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: fl
     matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()  # the highest rate so far, not the newest one
     targets = []
     for log_p, label in zip(history, labels, strict=True):
-        posterior = naive.class_posterior(log_p, label, 1.4, matrix)
+        posterior = naive.sharpened(naive.class_posterior(log_p, label, 1.4, matrix), power)
         targets.append([(1 - belief) * (k == label) + belief * p for k, p in enumerate(posterior)])
     memory = torch.full((12, toy.CLASSES), 0.1)
     memory[:, 1] = 0.6
@@ -270,3 +277,19 @@ def test_it_keeps_learning_and_resists_where_a_third_of_the_labels_is_wrong() ->
         given_labels = torch.cat([data.labels[data.labels != classes[data.rows]] for data in CLIENTS])
         wrong[name] = int((predicted[mislabelled] == given_labels).sum())
     assert wrong["plus"] < wrong["plain"]
+
+
+@given(distributions(4), st.floats(1.0, 8.0))
+def test_sharpening_keeps_the_order_and_favours_the_most_probable(p: list[float], power: float) -> None:
+    found = sharpen(torch.tensor([p], dtype=torch.float64), power)[0]
+    assert found.tolist() == pytest.approx(naive.sharpened(p, power), rel=1e-6)
+    assert float(found.max()) >= max(p) - 1e-9
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.integers(2, 20))
+def test_labels_are_sharpened_where_the_model_is_nearly_right(low: float, high: float, classes: int) -> None:
+    low, high = sorted((low, high))
+    powers = [sharpening_power(accuracy, classes, 2.0) for accuracy in (low, high)]
+    assert powers == pytest.approx([naive.power_of_labels(accuracy, classes, 2.0) for accuracy in (low, high)])
+    assert 1 <= powers[0] <= powers[1] <= 2
+    assert sharpening_power(high, classes, 1.0) == 1

@@ -16,6 +16,18 @@ def belief(accuracy: float, classes: int) -> float:
     return 0.0 if above <= 0 else min(1.0, (above / 0.8) ** 6)
 
 
+def power_of_labels(accuracy: float, classes: int, highest: float) -> float:
+    """From 1 to the highest power, with the twelfth power of the accuracy above chance; full from 0.9 on."""
+    above = (accuracy - 1 / classes) / (1 - 1 / classes)
+    return 1.0 if above <= 0 else 1 + (highest - 1) * min(1.0, (above / 0.9) ** 12)
+
+
+def sharpened(p: list[float], power: float) -> list[float]:
+    """Each probability to a power, divided by their sum."""
+    powers = [value**power for value in p]
+    return [value / sum(powers) for value in powers]
+
+
 def by_heart(before: float, after: float) -> float:
     """What training gains beyond a fifth of the disagreements; less where less than a fifth disagrees."""
     disagreement = 1 - before

@@ -72,3 +72,19 @@ def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Te
     joint = probabilities.double() * matrix.double().T[labels]  # (n, K)
     total = joint.sum(dim=1, keepdim=True)  # (n, 1)
     return torch.where(total > 0, joint / total.where(total > 0, 1.0), probabilities.double())
+
+
+def sharpen(probabilities: Tensor, power: float) -> Tensor:
+    """Return probabilities raised to a power and normalized, as in MixMatch (Berthelot et al. 2019, Eq. 7).
+
+    Args:
+        probabilities: (n, K).
+        power: 1 / the temperature of MixMatch; 1 changes nothing.
+
+    >>> sharpen(torch.tensor([[0.75, 0.25]]), 2.0)
+    tensor([[0.9000, 0.1000]])
+    """
+    if power == 1:
+        return probabilities
+    powers = probabilities**power
+    return powers / powers.sum(dim=1, keepdim=True)

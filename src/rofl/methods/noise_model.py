@@ -14,6 +14,7 @@ from rofl.core.tensors import Tensors
 _FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
 _MAX_RATE = 0.8
 _FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
+_FULL_SHARPNESS = 0.9  # accuracy above chance, as estimated, from which corrected labels are sharpened fully
 _FULL_NEED = 0.1  # rate of wrong labels from which labels are corrected fully
 _SOME_NOISE = 0.1  # rate below which nothing is resisted: a model that still learns gains as much as one that memorizes
 _FULL_DISAGREEMENT = (
@@ -23,7 +24,7 @@ _NO_GAP = 0.2  # share of the disagreements that a client's training may remove 
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
-_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST = range(6)  # places in `noise/numbers`
+_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY = range(7)  # places in `noise/numbers`
 
 
 def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
@@ -40,8 +41,28 @@ def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> floa
     >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.6, 0.7, 0.82)]
     [0.0, 0.01, 0.11, 0.33, 1.0]
     """
-    above_chance = max(0.0, (accuracy - 1 / classes) / (1 - 1 / classes))
-    return float(min(1.0, above_chance / _FULL_BELIEF) ** caution)
+    return float(min(1.0, _above_chance(accuracy, classes) / _FULL_BELIEF) ** caution)
+
+
+def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
+    """Return the power that corrected labels are raised to, from 1 to the highest, by an estimate of the accuracy.
+
+    Soft labels leave part of a wrong label in place, and the model learns it. So a model that is nearly always right
+    corrects labels as good as wholly; one that is right on five of six is left as unsure as it is.
+
+    Args:
+        accuracy: as estimated.
+        classes: K.
+        highest: the power at an accuracy above chance of 0.9.
+
+    >>> [round(sharpening_power(share, classes=10, highest=2.0), 2) for share in (0.5, 0.7, 0.85, 0.91)]
+    [1.0, 1.03, 1.38, 2.0]
+    """
+    return float(1 + (highest - 1) * min(1.0, _above_chance(accuracy, classes) / _FULL_SHARPNESS) ** 12)
+
+
+def _above_chance(accuracy: float, classes: int) -> float:
+    return max(0.0, (accuracy - 1 / classes) / (1 - 1 / classes))
 
 
 def learnt_by_heart(before: float, after: float) -> float:
@@ -87,12 +108,12 @@ class NoiseModel:
 
     matrix: Tensor  # (K, K) Q as the last rounds' labels give it
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (6,) temperature, belief, gap, samples of the last round, rate, highest rate so far
+    numbers: Tensor  # (7,) temperature, belief, gap, samples of the last round, rate, highest rate so far, accuracy
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
         """Return the model before the first round, which believes no prediction."""
-        numbers = torch.zeros(6)
+        numbers = torch.zeros(7)
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         return NoiseModel(noise.symmetric(classes, _FIRST_RATE).float(), torch.zeros(classes), numbers)
 
@@ -122,6 +143,11 @@ class NoiseModel:
     def belief(self) -> float:
         """How far predictions are believed, 0 to 1."""
         return float(self.numbers[_BELIEF])
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy of predictions, as estimated: their mean confidence at the temperature that fits the labels."""
+        return float(self.numbers[_ACCURACY])
 
     @property
     def samples(self) -> float:
@@ -169,7 +195,7 @@ class NoiseModel:
         by_label = torch.zeros_like(self.matrix, dtype=torch.float64)  # (K, K) label by class
         by_label.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
         sums = {
-            "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.matrix),
+            "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.noise_matrix),
             "fit/rate": noise_fit.symmetric_likelihoods(log_probs, labels),
             "fit/confidence": noise_fit.confidences(log_probs),
             "fit/counts": by_label.T.contiguous(),  # (K, K) class by label
@@ -200,7 +226,8 @@ class NoiseModel:
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        deserved = deserved_belief(min(1.0, float(sums["fit/confidence"][place]) / judged), classes, caution)
+        numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][place]) / judged))
+        deserved = deserved_belief(float(numbers[_ACCURACY]), classes, caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth

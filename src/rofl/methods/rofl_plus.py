@@ -15,13 +15,14 @@ from torch.nn.functional import one_hot
 
 from rofl.core import centroids as c
 from rofl.core import losses
+from rofl.core.noise_posterior import sharpen
 from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums
-from rofl.methods.noise_model import NoiseModel
+from rofl.methods.noise_model import NoiseModel, sharpening_power
 from rofl.methods.rofl import UNCONFIDENT, Rofl
 from rofl.methods.weights import load_weights, model_weights, weight_update
 from rofl.models import Network
@@ -81,8 +82,10 @@ class RoflPlus(Rofl):
     The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
     Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
     global model without the client's own part in it; how far this model is believed, and how labels are wrong, is
-    fitted to the given labels in every round from sums over clients. Where clients learn labels by heart, a memory of
-    each sample's predictions resists. Towards the end the server takes shorter steps, which averages over rounds.
+    fitted to the given labels in every round from sums over clients. Corrected labels are sharpened where the model
+    is nearly always right, so that it does not learn what is left of wrong ones. Where clients learn labels by heart,
+    a memory of each sample's predictions resists. Towards the end the server takes shorter steps, which averages over
+    rounds.
 
     With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the history of its samples'
     predictions, and its own weights of the last round. None of these leave the client.
@@ -94,6 +97,7 @@ class RoflPlus(Rofl):
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     correct: bool = True  # targets by Bayes' rule; off: labels as given
     caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
+    sharpness: Annotated[float, Field(ge=1, le=8)] = 2.0  # power of corrected labels where the model is nearly right
     leave_one_out: bool = True  # judge a client's samples without its own part in the model
     memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
@@ -237,7 +241,8 @@ class RoflPlus(Rofl):
         given = one_hot(data.labels, data.classes).to(noise_model.matrix.dtype)  # (n, K)
         if not self.correct or "history" not in state:
             return given
-        posterior = noise_model.posterior(state["history"], data.labels)  # (n, K)
+        power = sharpening_power(noise_model.accuracy, data.classes, self.sharpness)
+        posterior = sharpen(noise_model.posterior(state["history"], data.labels), power)  # (n, K)
         return torch.lerp(given, posterior.to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
