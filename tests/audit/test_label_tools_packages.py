@@ -84,7 +84,8 @@ own = lab.get_issues("label")
 assert list(own.columns) == list(issues.columns[:4])
 assert [str(own[name].dtype) for name in own.columns] == [str(issues[name].dtype) for name in own.columns]
 assert list(lab.get_issue_summary().columns) == list(summary.columns)
-issues["corrected_label"] = issues["sample"].map(answers)
+names = issues["sample"].str.removeprefix("'")  # which is in front of what would be a formula in a spreadsheet
+issues["corrected_label"] = names.map(answers)
 issues.to_csv(back / "issues.csv", index=False)
 """
 HEAD = """
