@@ -7,7 +7,11 @@ from benchmarks.walks import Walk
 
 from benchmarks import marks
 
-FILES = marks.read_source(marks.SOURCE)
+
+@pytest.fixture(scope="module")
+def source() -> list[marks.SourceFile]:
+    """All files; every worker collects this module, and one alone parses them."""
+    return marks.read_source(marks.SOURCE)
 
 
 def names(functions: list[marks.Function]) -> list[str]:
@@ -20,41 +24,41 @@ def test_rooms_are_few_and_one_alone_is_a_file() -> None:
     assert [room for room in rooms if (marks.SOURCE / f"{room}.py").is_file()] == ["errors"]
 
 
-def test_docstrings_are_a_third_of_the_code() -> None:
-    assert marks.docstring_ratio(FILES) >= 0.35
+def test_docstrings_are_a_third_of_the_code(source: list[marks.SourceFile]) -> None:
+    assert marks.docstring_ratio(source) >= 0.35
 
 
-def test_every_public_name_has_a_docstring() -> None:
-    assert [name for file in FILES for name in file.undocumented] == []
+def test_every_public_name_has_a_docstring(source: list[marks.SourceFile]) -> None:
+    assert [name for file in source for name in file.undocumented] == []
 
 
-def test_public_functions_with_many_parameters_explain_them() -> None:
-    many, missing = marks.without_args(FILES)
+def test_public_functions_with_many_parameters_explain_them(source: list[marks.SourceFile]) -> None:
+    many, missing = marks.without_args(source)
     assert len(many) > 50
     assert names(missing) == []
 
 
-def test_no_function_has_more_than_eight_parameters_and_few_have_more_than_six() -> None:
-    assert names(marks.over(FILES, 8)) == []
-    assert len(marks.over(FILES, 6)) < 5, names(marks.over(FILES, 6))
+def test_no_function_has_more_than_eight_parameters_and_few_have_more_than_six(source: list[marks.SourceFile]) -> None:
+    assert names(marks.over(source, 8)) == []
+    assert len(marks.over(source, 6)) < 5, names(marks.over(source, 6))
 
 
-def test_loose_types_are_rare() -> None:
-    assert marks.loose_types(FILES).total() < 20, marks.loose_types(FILES)
+def test_loose_types_are_rare(source: list[marks.SourceFile]) -> None:
+    assert marks.loose_types(source).total() < 20, marks.loose_types(source)
 
 
-def test_flower_beyond_its_public_interface_is_in_one_folder() -> None:
-    found = marks.flower_imports(FILES)
+def test_flower_beyond_its_public_interface_is_in_one_folder(source: list[marks.SourceFile]) -> None:
+    found = marks.flower_imports(source)
     assert found
     assert {path.rpartition("/")[0] for path, _, _ in found} == {marks.FLOWER_FOLDER}
 
 
-def test_a_file_name_is_used_once() -> None:
-    assert marks.repeated_names(FILES) == {}
+def test_a_file_name_is_used_once(source: list[marks.SourceFile]) -> None:
+    assert marks.repeated_names(source) == {}
 
 
-def test_functions_say_what_they_read_and_write() -> None:
-    assert {name: names(found) for name, found in marks.bare_names(FILES).items() if found} == {}
+def test_functions_say_what_they_read_and_write(source: list[marks.SourceFile]) -> None:
+    assert {name: names(found) for name, found in marks.bare_names(source).items() if found} == {}
 
 
 @pytest.fixture

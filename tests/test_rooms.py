@@ -1,6 +1,7 @@
 """Imports go one way; read from the source, nothing is imported."""
 
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -56,6 +57,11 @@ FLOWER_INTERNAL = "federation/flower_internal/"  # for all other modules of flwr
 NOT_MODULES = {"rofl.methods", "rofl.models", "rofl.datasets", "rofl.folder"}  # groups of entry points; a tag in MLflow
 
 
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def room_of(path: str) -> str:
     return path.partition("/")[0].removesuffix(".py")
 
@@ -63,7 +69,7 @@ def room_of(path: str) -> str:
 def imports(path: str, text: str) -> Iterator[str]:
     """Every imported name with all its dots, wherever in the file it stands."""
     package = ["rofl", *path.split("/")[:-1]]
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -76,7 +82,7 @@ def named_modules(text: str) -> Iterator[str]:
 
     Docstrings and calls that a message proposes, such as `rofl.resume(RUN)`, are left out.
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     docstrings = {
         node.body[0].value
         for node in ast.walk(tree)
@@ -98,7 +104,7 @@ def module_file(dotted: str) -> str | None:
 def top_names(path: str) -> set[str]:
     """Names that a module defines or imports at its top level."""
     found = set()
-    for node in ast.parse(FILES[path]).body:
+    for node in parsed(FILES[path]).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -163,7 +169,7 @@ def test_modules_that_strings_name_exist() -> None:
 def test_public_names_are_where_the_table_of_the_package_says() -> None:
     table = next(
         ast.literal_eval(node.value)
-        for node in ast.parse(FILES["__init__.py"]).body
+        for node in parsed(FILES["__init__.py"]).body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PUBLIC"
     )
     assert len(table) > 5
@@ -176,7 +182,7 @@ def test_public_names_are_where_the_table_of_the_package_says() -> None:
 
 @pytest.mark.parametrize("room", [room for room in DOORS if f"{room}/__init__.py" in FILES])
 def test_a_room_says_what_it_may_import(room: str) -> None:
-    text = " ".join((ast.get_docstring(ast.parse(FILES[f"{room}/__init__.py"])) or "").split())
+    text = " ".join((ast.get_docstring(parsed(FILES[f"{room}/__init__.py"])) or "").split())
     listed = re.search(r"May import: ([\w, ]+)\.", text)
     assert listed is not None, "its docstring has no line such as 'May import: core, data.'"
     names = [] if listed[1] == "nothing" else listed[1].replace(" and ", ", ").split(", ")
@@ -188,7 +194,7 @@ def test_only_the_command_line_prints() -> None:
     printing = {
         path
         for path, text in FILES.items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
     assert all(path.startswith("cli/") for path in printing)

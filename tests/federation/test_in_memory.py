@@ -41,6 +41,8 @@ def experiment(method: str = "rofl", **changes: Any) -> Experiment:
     small = {"data__train": 90, "data__test": 30, "clients": CLIENTS, "cohort": 2, "rounds": ROUNDS, "method__t_pl": 2}
     if method != "rofl":
         small.pop("method__t_pl")
+    if method in METHODS:
+        small["method__epochs"] = 2
     return rofl.preset("digits", method=method, **{**small, **changes})
 
 
@@ -96,7 +98,8 @@ def test_with_fixed_point_every_method_gives_it_too_in_any_order(method: str, tm
 
 def test_a_run_that_the_guard_changes_gives_the_digest_of_a_local_run(tmp_path: Path) -> None:
     changes = {"rounds": 8, "data__train": 300, "data__validation_share": 0.4, "cohort": 3, "guard": "act"}
-    harm = {"model__name": "mlp", "model__width": 0.25, "method__batch": 20, "method__lambda_e": 5.0}
+    harm = {"model__name": "mlp", "model__width": 0.25, "method__batch": 20, "method__epochs": 5}
+    harm["method__lambda_e"] = 5.0
     chosen = experiment(**changes, **harm)
     local = rofl.run(chosen, tmp_path / "run", workers=0)
     assert any(event.acted for event in local.summary.warnings)

@@ -119,6 +119,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return RunDir(rofl.run(experiment, place, workers=0).folder)
 
 
+def overwrite(path: Path, content: bytes) -> None:
+    """Without a moment of no bytes: on such a file ext4 waits for the disk."""
+    with open(path, "r+b") as file:
+        file.write(content)
+        file.truncate()
+
+
 def read_whole_run(run: RunDir) -> object:
     """What a resume reads, and what an audit reads."""
     experiment, log = run.read_experiment(), run.log_path.read_bytes()
@@ -127,7 +134,7 @@ def read_whole_run(run: RunDir) -> object:
     try:
         cut_round_log(run.log_path, len(history), start.index, start.log_digest)
     finally:
-        run.log_path.write_bytes(log)  # a checkpoint of an earlier round cuts it
+        overwrite(run.log_path, log)  # a checkpoint of an earlier round cuts it
     return run.read_model(run.read_summary())
 
 
@@ -285,7 +292,7 @@ def damage(name: str, reader: Reader, count: int) -> None:
     refused = 0
     for number in range(count):
         damaged = reader.mutation(sound, random.Random(f"{name} {number}"))
-        reader.path.write_bytes(damaged)
+        overwrite(reader.path, damaged)
         try:
             with alarm():
                 reader.read()
@@ -293,7 +300,7 @@ def damage(name: str, reader: Reader, count: int) -> None:
             refused += 1
         except BaseException as error:
             raise AssertionError(f"{name} {number}: {type(error).__name__}") from error
-    reader.path.write_bytes(sound)
+    overwrite(reader.path, sound)
     assert memory("VmHWM") - before < MEGABYTES, name
     assert refused >= (0 if name in FORGIVING else count // 10), f"{name}: {refused} of {count} were refused"
 

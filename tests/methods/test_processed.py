@@ -58,8 +58,9 @@ def test_no_postprocessors_leave_the_method_itself() -> None:
 def test_a_fixed_point_encoding_fits_and_adds_exactly_in_any_order(
     name: str, before: tuple[Postprocessor, ...]
 ) -> None:
-    method = with_postprocessors(toy.build(name), before)
-    encoded = ProcessedMethod(toy.build(name), (*before, FixedPoint(cohort=len(CLIENTS))))
+    inside = toy.build(name, epochs=1)
+    method = with_postprocessors(inside, before)
+    encoded = ProcessedMethod(inside, (*before, FixedPoint(cohort=len(CLIENTS))))
     server_state = encoded.init(toy.network())
     zero = encoded.zero_update(server_state)
     updates = [toy.train(encoded, server_state, data, 1, client) for client, data in enumerate(CLIENTS)]

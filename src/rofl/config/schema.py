@@ -1,5 +1,6 @@
 """The experiment: every setting of a run, with its default and its check."""
 
+import functools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -259,15 +260,22 @@ def _build_method(name: str, settings: Settings) -> Method:
     """Return a method from its name and hyper-parameters; unknown or wrong ones become a UserError."""
     kind = METHODS.find(name)
     parameters = {key: value for key, value in settings.items() if key != "name"}
+    known = method_fields(kind)
     for key in parameters:
-        if key not in method_fields(kind):
-            raise unknown("setting", f"method.{key}", [f"method.{field}" for field in method_fields(kind)])
+        if key not in known:
+            raise unknown("setting", f"method.{key}", [f"method.{field}" for field in known])
     try:
-        return TypeAdapter(kind).validate_python(parameters)
+        return _adapter(kind).validate_python(parameters)
     except ValidationError as error:
         first = error.errors()[0]
         key = f"method.{first['loc'][0]}" if first["loc"] else "method"  # no key: settings that do not fit together
         raise UserError(f"{key}: {first.get('ctx', {}).get('error', first['msg'])}.", _HELP) from None
+
+
+@functools.cache
+def _adapter(kind: type[Method]) -> TypeAdapter[Method]:
+    """Return what validates a method's settings, made once for each method."""
+    return TypeAdapter(kind)
 
 
 def _without_none(value: Any) -> Any:

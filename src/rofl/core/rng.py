@@ -78,5 +78,8 @@ def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
         device: where the network is; dropout draws there, so that device's state is restored too.
     """
     with torch.random.fork_rng(devices=[] if device == CPU else [device], device_type=device.type):
-        torch.manual_seed(seed)
+        if device == CPU:
+            torch.default_generator.manual_seed(seed)  # the next line would seed every other device too, and is slow
+        else:
+            torch.manual_seed(seed)
         yield
