@@ -12,7 +12,7 @@ import rofl
 SCRIPT = """
 import rofl
 
-run = rofl.run(rofl.preset("digits", rounds=1, data__train=100, clients=2, cohort=2, method__epochs=1), out="out")
+run = rofl.run(rofl.preset("digits", rounds=1, data__train=100, clients=2, cohort=2), out="out")
 print(run.summary.digest)
 """
 

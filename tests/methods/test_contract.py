@@ -167,8 +167,6 @@ def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: 
 @pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
 def test_awkward_clients_at_the_papers_learning_rate_never_give_nan(method: Method, name: str) -> None:
     net = toy.network(name, width=0.06)
-    if name == "cnn9":  # the slowest by far, and to all methods but ours an epoch is like any other
-        method = replace(method, epochs=2 if isinstance(method, Rofl) else 1)
     server_state, states = method.init(net), [{} for _ in CLIENTS]
     for index in range(1, 6):
         total = method.zero_update(server_state)
