@@ -146,10 +146,11 @@ def greeting(**changes: Any) -> RecordDict:
 
 @pytest.mark.parametrize("name", sorted(BAD))
 def test_whatever_a_site_sends_the_others_finish(name: str, tmp_path: Path) -> None:
-    """East sends it in place of its update, of its test counts, and of its farewell."""
+    """East sends it in place of its update, of its test counts, of its sums at the end, and of its farewell."""
     messages: list[str] = []
     log = EventLog(tmp_path / LOG_FILE)
-    grid = HostileGrid({"train": BAD[name], "evaluate": BAD[name], "query.finish": BAD[name]})
+    kinds = ("train", "evaluate", "query.noise", "query.sure", "query.finish")
+    grid = HostileGrid(dict.fromkeys(kinds, BAD[name]))
     registry, chosen = registry_of(grid, messages, log), light()
     registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
     driver = RoundDriver(registry, chosen.build_method(), 3, chosen.seed, chosen.toml())

@@ -1,5 +1,6 @@
 """Real coordinators and sites on this machine: keys, kill -9, and sites that misbehave."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 import rofl
+from rofl.audit.suspect_list import read_suspects
 from rofl.federation.flower_internal.processes import free_port
 from rofl.federation.issue_credentials import make_credentials
 from tests.federation.people import ROOT, TINY, People, sets, until
@@ -22,6 +24,18 @@ def people(tmp_path: Path) -> Any:
 def local_digest(tmp_path: Path, **changes: Any) -> str:
     keys = {key.replace(".", "__"): value for key, value in TINY.items()} | changes
     return str(rofl.run(rofl.preset("digits", **keys), tmp_path / "local", workers=0).summary.digest)
+
+
+def check_lists(tmp_path: Path, names: Sequence[str]) -> None:
+    """Each site's list says what the local run's says about its samples: all sites estimate the noise together."""
+    for client, name in enumerate(names):
+        own = read_suspects(tmp_path / f"site-{name}" / "suspects" / f"{name}.csv")
+        expected = read_suspects(tmp_path / "local" / "suspects" / f"{client}.csv")
+        rows = [sorted(each, key=lambda row: row.row) for each in (own, expected)]
+        said = [[(row.given, row.suggested, row.flagged) for row in each] for each in rows]
+        assert said[0] == said[1]
+        scores = [[row.score for row in each] for each in rows]
+        assert scores[0] == pytest.approx(scores[1], abs=2e-6)
 
 
 @pytest.mark.slow
@@ -58,6 +72,7 @@ def test_a_federation_with_keys_outlives_kill_9_of_a_site_and_of_the_coordinator
         assert (tmp_path / f"site-{name}" / "report.html").is_file()
         assert people.summary(f"site-{name}")["digest"] == people.summary()["digest"]
     assert list((tmp_path / "run").glob("suspects/*")) == []
+    check_lists(tmp_path, ["north", "south"])
 
 
 @pytest.mark.slow
@@ -121,8 +136,8 @@ def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People)
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        ("old", "north uses protocol 1 and the coordinator protocol 3: update rofl at north."),
-        ("newer", "The coordinator uses protocol 3 and the site protocol 4: update rofl at the coordinator."),
+        ("old", "north uses protocol 1 and the coordinator protocol 4: update rofl at north."),
+        ("newer", "The coordinator uses protocol 4 and the site protocol 5: update rofl at the coordinator."),
     ],
 )
 def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, version: str, sentence: str) -> None:

@@ -27,6 +27,7 @@ from flwr.app import RecordDict
 import rofl
 from rofl.audit.issue_list import read_issues, write_issues
 from rofl.audit.label_tools.export_suspects import Tool
+from rofl.audit.noise_sums import LabelNoise
 from rofl.audit.result import NoiseEstimate
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import read_suspects
@@ -154,6 +155,7 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     here.write_audit_record(
         AuditRecord(model="m", method="rofl", digest="d", data=spec, classes=["a", "b"], estimated=estimated)
     )
+    here.write_noise(LabelNoise(torch.eye(2, dtype=torch.float64), 0.5))
     states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
     return {
         "config": Reader(here.path / "config.toml", here.read_experiment),
@@ -166,6 +168,7 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
         "features": Reader(here.path / "features.safetensors", here.read_features, mutate_safetensors),
         "model record": Reader(here.path / "model.json", here.read_model_record),
         "encoder": Reader(here.path / "encoder.json", here.read_encoder),
+        "noise": Reader(here.path / "noise.json", lambda: here.read_noise(2)),
         "client state": Reader(state, lambda: states.load(0), mutate_safetensors),
     }
 

@@ -76,40 +76,6 @@ def transition_counts(given: Tensor, suggested: Tensor, classes: int) -> Tensor:
     return torch.bincount(suggested * classes + given, minlength=classes * classes).view(classes, classes)
 
 
-def memorized_share(labels: Tensor, probabilities: Tensor) -> float:
-    """Return how much of the label noise a model has learnt, 0 to 1.
-
-    A model that was trained on noisy labels without protection has learnt their distribution, and some of them by
-    heart. Two shares measure it, and the smaller counts, since each alone may be high for another reason:
-
-    - of the disagreements between labels and model, those that the model itself expects: the mean of 1 - max p,
-      divided by the share of disagreements. Low for a model that is sure of its classes, whatever the labels are.
-    - the rate of disagreements where the model is surer than on average, divided by the rate everywhere. A wrong
-      label can be on any sample; a mistake of the model is on samples that it is unsure of.
-
-    A model that agrees with the labels no more often than by chance has learnt nothing: 0.
-
-    Args:
-        labels: (n,) given labels.
-        probabilities: (n, K) of the model.
-
-    >>> sure, doubtful = torch.tensor([[0.99, 0.01]]), torch.tensor([[0.8, 0.2]])
-    >>> labels = torch.tensor([0, 0, 0, 1]).repeat(100)
-    >>> [round(memorized_share(labels, model.expand(400, 2)), 2) for model in (sure, doubtful)]
-    [0.04, 0.8]
-    """
-    confidence, predicted = probabilities.double().max(dim=1)
-    disagrees = (predicted != labels).double()  # (n,)
-    chance = 1 / probabilities.shape[1]
-    chance_deviation = (chance * (1 - chance) / max(len(labels), 1)) ** 0.5
-    if not bool(disagrees.any()) or float(1 - disagrees.mean()) <= chance + 2 * chance_deviation:
-        return 0.0
-    doubt = 1 - confidence  # (n,)
-    sure = doubt <= doubt.mean().clamp(min=doubt.min())  # rounding may put the mean below all
-    rate = disagrees.mean()
-    return float(torch.minimum(doubt.mean() / rate, disagrees[sure].mean() / rate).clamp(max=1))
-
-
 def discount_memorized(matrix: Tensor, learnt: float) -> Tensor:
     """Return Q for a model that has learnt part of the noise: what the label still says besides the model.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
 from rofl.audit.noise_estimation import noise_interval, noise_ratio, transition_counts
+from rofl.audit.noise_sums import LabelNoise
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
@@ -113,7 +114,11 @@ class AuditResult:
 
 
 def audit_labels(
-    federated: FederatedDataset, centroids: Tensor | None, logits: Tensor, features: Tensor
+    federated: FederatedDataset,
+    centroids: Tensor | None,
+    logits: Tensor,
+    features: Tensor,
+    noise: LabelNoise | None = None,
 ) -> AuditResult:
     """Judge all training labels by a model.
 
@@ -125,8 +130,10 @@ def audit_labels(
             has none: then it does not trust labels that differ from its predictions.
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
+        noise: as estimated over all sites of a federation; estimated from these samples where None.
     """
-    suspects = find_suspects(federated.labels, class_probabilities(logits))
+    matrix = None if noise is None else noise.discounted()
+    suspects = find_suspects(federated.labels, class_probabilities(logits), matrix)
     if centroids is None:
         untrusted = logits.argmax(dim=1) != federated.labels
     else:

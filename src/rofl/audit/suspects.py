@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.noise_estimation import discount_memorized, memorized_share, transition_counts
+from rofl.audit.noise_sums import estimate_matrix
 from rofl.core.centroids import similarity_labels
-from rofl.core.noise_posterior import label_posterior, noise_matrix
+from rofl.core.noise_posterior import label_posterior
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class JudgedLabels(Suspects):
 def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> JudgedLabels:
     """Judge labels by a model's probabilities and by how often labels are wrong.
 
-    Each site of a federation calls this with its own samples and without a matrix: the noise is estimated from that
-    site's labels alone. The counts that sites send afterwards are summed for the coordinator's page only.
+    Each site of a federation calls this with its own samples and with the matrix that the coordinator estimated from
+    the sums of all sites (`noise_sums`), as a run on one machine estimates it from all samples. Where there is none, or
+    the site sends no sums, it calls this without a matrix, and its own labels alone count.
 
     Args:
         labels: (n,) given labels.
@@ -55,17 +56,6 @@ def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None =
     suggested = torch.where(given == best, labels, suggested)  # a tie is decided for the label
     doubt = 1 - probabilities.double().gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,)
     return JudgedLabels(suggested != labels, suggested, (1 - given).clamp(0, 1), best, doubt.clamp(0, 1))
-
-
-def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
-    """Return Q (K, K) estimated from samples: predicted classes against labels, less what the model has memorized.
-
-    Args:
-        labels: (n,) given labels.
-        probabilities: (n, K) of the model.
-    """
-    counts = transition_counts(labels, probabilities.argmax(dim=1), probabilities.shape[1])
-    return discount_memorized(noise_matrix(counts), memorized_share(labels, probabilities))
 
 
 def centroid_disagrees(labels: Tensor, features: Tensor, centroids: Tensor) -> Tensor:

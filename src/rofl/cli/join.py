@@ -114,7 +114,9 @@ def _print_outgoing(outgoing: "OutgoingData") -> None:
     _add_group(table, "once, on connecting", [(name, text, len(text.encode())) for name, text in facts])
     _add_group(table, "each round", [*arrays, *sums, tests])
     counts = ("given -> suggested labels, counted", f"({classes}, {classes})", 8 * classes**2)
-    _add_group(table, "after the last round", [counts, ("samples, flagged", "numbers", 16)])
+    predicted = ("given -> predicted labels, counted", f"({classes}, {classes})", 8 * classes**2)
+    doubt = ("samples, sum of doubt; sure, disagreements", "numbers", 32)
+    _add_group(table, "after the last round", [predicted, doubt, counts, ("samples, flagged", "numbers", 16)])
     stdout.print(table)
     total = sum(size for _, _, size in arrays)
     print_message(

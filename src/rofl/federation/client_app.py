@@ -7,9 +7,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.federation.masking.mask_messages import get_session
+from rofl.federation.noise_records import encode_predictions, encode_sure, get_mean_doubt
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
@@ -40,11 +42,27 @@ class Client(Protocol):
     def evaluate(self, server_state: ServerState, index: int = 0) -> SiteEvaluation:
         """Return how many held-out samples the model of a round classifies as labelled."""
 
-    def report(self, server_state: ServerState) -> SiteReport:
-        """Audit the labels with the final model, and return counts."""
+    @property
+    def classes(self) -> int:
+        """How many classes the model has."""
 
-    def finish(self, server_state: ServerState, history: str) -> SiteReport:
-        """Do the same, and write the site's run folder; `history` has all rounds as a JSON list."""
+    def sum_predictions(self, server_state: ServerState) -> PredictionSums:
+        """Return the sums from which the label noise of all sites is estimated, with the final model."""
+
+    def sum_sure(self, server_state: ServerState, mean_doubt: float) -> SureSums:
+        """Return those sums that need the mean doubt over all sites."""
+
+    def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
+        """Audit the labels with the final model and the noise over all sites, and return counts."""
+
+    def finish(self, server_state: ServerState, history: str, noise: LabelNoise | None = None) -> SiteReport:
+        """Do the same, and write the site's run folder.
+
+        Args:
+            server_state: The final one.
+            history: The records of all rounds, as a JSON list.
+            noise: The label noise over all sites; None to estimate it from the site's own labels.
+        """
 
 
 class SiteData(Protocol):
@@ -94,12 +112,30 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         counts = own.evaluation(data.client(request, context).evaluate(_required(server_state), request.index))
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
 
+    @app.query("noise")
+    def noise(message: Message, context: Context) -> Message:
+        request, server_state = decode_request(message.content, exact=True)
+        own, session = gate_of(context), get_session(message.content)
+        own.admit("noise", request, session)
+        sums = own.predictions(data.client(request, context).sum_predictions(_required(server_state)))
+        return Message(own.release("noise", request, encode_predictions(sums), session), reply_to=message)
+
+    @app.query("sure")
+    def sure(message: Message, context: Context) -> Message:
+        request, server_state = decode_request(message.content, exact=True)
+        own, session, mean = gate_of(context), get_session(message.content), get_mean_doubt(message.content)
+        own.admit("sure", request, session)
+        sums = own.sure(data.client(request, context).sum_sure(_required(server_state), mean))
+        return Message(own.release("sure", request, encode_sure(sums), session), reply_to=message)
+
     @app.query("report")
     def report(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
         own, session = gate_of(context), get_session(message.content)
         own.admit("report", request, session)
-        counts = own.report(data.client(request, context).report(_required(server_state)))
+        client = data.client(request, context)
+        noise, _ = own.noise(message.content, client.classes)
+        counts = own.report(client.report(_required(server_state), noise))
         return Message(own.release("report", request, counts.encode(), session), reply_to=message)
 
     @app.query("unmask")
@@ -111,7 +147,12 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         request, server_state = decode_request(message.content, exact=True)
         own = gate_of(context)
         own.admit("finish", request)
-        counts = own.report(data.client(request, context).finish(_required(server_state), request.history))
+        client = data.client(request, context)
+        noise, alone = own.noise(message.content, client.classes)
+        if alone:
+            own.log.write("alone", reason=alone)
+            own.on_message(f"The label noise is estimated from this site's labels alone: {alone}.")
+        counts = own.report(client.finish(_required(server_state), request.history, noise))
         # with masks, its counts went into a sum before
         content = put_sums(RecordDict(), {}) if own.masks is not None and own.masks.in_use else counts.encode()
         return Message(own.release("finish", request, content, None), reply_to=message)

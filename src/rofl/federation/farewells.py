@@ -1,19 +1,23 @@
 """The farewells of sites that have come to the end, in a file: after a kill the coordinator asks only the others."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from rofl.audit.noise_sums import PredictionSums, SureSums
 from rofl.core.serialization import parse_json
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
+from rofl.federation.noise_records import decode_predictions, decode_sure, encode_predictions, encode_sure
 from rofl.federation.site_records import SiteReport, SiteReports
 
 FAREWELLS_FILE = "farewells.json"
 _MAX_BYTES = 2**28
+_NO_SUMS = {"predictions": None, "sure": None}
 
 
 class Farewells:
@@ -26,6 +30,9 @@ class Farewells:
         finished: The sites that came to the end.
         reports: What single sites found; none where sums are masked.
         together: What all sites found, where sums are masked; None before it is known.
+        predictions: The sums of all sites for an estimate of the label noise; None before they are known.
+        counted: The sites that these are of.
+        sure: The sums of the second pass; None before they are known.
 
     Raises:
         UserError: If the file is damaged.
@@ -36,6 +43,9 @@ class Farewells:
         self.finished: set[int] = set()
         self.reports: dict[int, SiteReport] = {}
         self.together: list[SiteReport] | None = None
+        self.predictions: PredictionSums | None = None
+        self.counted: frozenset[int] = frozenset()
+        self.sure: SureSums | None = None
         if path is not None and path.exists():
             self._read(path)
 
@@ -51,6 +61,16 @@ class Farewells:
         self.together = list(found)
         self._write()
 
+    def add_predictions(self, sums: PredictionSums, counted: Iterable[int]) -> None:
+        """Keep the sums of the first pass over all sites, and of which sites they are."""
+        self.predictions, self.counted = sums, frozenset(counted)
+        self._write()
+
+    def add_sure(self, sums: SureSums) -> None:
+        """Keep the sums of the second pass over all sites."""
+        self.sure = sums
+        self._write()
+
     def result(self) -> SiteReports:
         """Return what the sites found."""
         reports = {client: self.reports[client] for client in sorted(self.reports)}
@@ -64,8 +84,20 @@ class Farewells:
             self.reports = {int(client): _parse(each) for client, each in facts["reports"].items()}
             together = facts["together"]
             self.together = None if together is None else [_parse(each) for each in together]
+            self._parse_noise(facts.get("noise") or _NO_SUMS)  # none in files of protocol 3
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
             raise UserError(f"{path} is damaged ({error}).", "delete it; the sites say it again") from error
+
+    def _parse_noise(self, facts: Mapping[str, Any]) -> None:
+        """Read the sums for an estimate of the label noise, checked like those that arrive."""
+        if facts["predictions"] is not None:
+            table, doubt = torch.tensor(facts["predictions"], dtype=torch.int64), float(facts["doubt"])
+            sums = encode_predictions(PredictionSums(table, doubt))
+            self.predictions = decode_predictions(sums, len(table), int(table.sum()))
+            self.counted = frozenset(int(client) for client in facts["counted"])
+        if facts["sure"] is not None and self.predictions is not None:
+            sure = SureSums(*(int(each) for each in facts["sure"]))
+            self.sure = decode_sure(encode_sure(sure), self.predictions.samples)
 
     def _write(self) -> None:
         if self._path is None:
@@ -74,6 +106,12 @@ class Farewells:
             "finished": sorted(self.finished),
             "reports": {client: _facts(each) for client, each in self.reports.items()},
             "together": None if self.together is None else [_facts(each) for each in self.together],
+            "noise": {
+                "predictions": None if self.predictions is None else self.predictions.counts.tolist(),
+                "doubt": 0.0 if self.predictions is None else self.predictions.doubt,
+                "counted": sorted(self.counted),
+                "sure": None if self.sure is None else [self.sure.samples, self.sure.disagreements],
+            },
         }
         atomic.atomic_write(self._path, json.dumps(facts) + "\n")
 

@@ -1,11 +1,12 @@
 """The engine of `rofl serve`: rounds with sites that are reached through Flower."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from flwr.app import RecordDict
 
+from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, noise_of_sums
 from rofl.data.federated import FederatedDataset
 from rofl.errors import one_line
 from rofl.federation.farewells import Farewells
@@ -13,7 +14,14 @@ from rofl.federation.masking.peers import FEWEST
 from rofl.federation.masking.secure_sum import SumResult, secure_sum
 from rofl.federation.message_facts import describe_received
 from rofl.federation.messaging import LATE, LOST, NodeConnection, send_and_receive
-from rofl.federation.protocol import RoundRequest, encode_request, request_round
+from rofl.federation.noise_records import (
+    add_predictions,
+    decode_predictions,
+    decode_sure,
+    put_mean_doubt,
+    put_noise,
+)
+from rofl.federation.protocol import RoundRequest, encode_request, readdress, request_round
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_records import (
     SiteEvaluation,
@@ -124,7 +132,7 @@ class FlowerEngine:
         registry = self.driver.registry
         asked = frozenset(registry.sites) - self.aside
         self.votes.clear()
-        replies = self._counts("evaluate", request, lambda reply: SiteEvaluation.decode(reply, classes), asked)
+        replies = self._counts("evaluate", request, lambda _, reply: SiteEvaluation.decode(reply, classes), asked)
         declared = {client: site.samples for client, site in registry.sites.items()}
         declared[_SUM] = sum(declared[client] for client in asked)
         counted = [each for client, each in replies.found.items() if each.is_plausible(declared[client])]
@@ -142,8 +150,9 @@ class FlowerEngine:
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
         """Tell all sites that training is over; each audits its labels and sends counts.
 
-        What arrives is kept in `farewells` at once: a coordinator that is killed on the way goes on from there. Sites
-        stay until `confirm` is called.
+        Before that the label noise is estimated from sums of all sites, so that each judges its labels by it. What
+        arrives is kept in `farewells` at once: a coordinator that is killed on the way goes on from there. Sites stay
+        until `confirm` is called.
 
         Args:
             server_state: The final one, which is sent in full precision.
@@ -157,12 +166,13 @@ class FlowerEngine:
         registry, farewells = self.driver.registry, self.farewells
         wait, asked = min(_LAST_CALL, self.driver.wait), RoundRequest(self.driver.settings, index)
         registry.wait_for_stragglers(asked, wait, farewells.finished)
+        content = encode_request(asked, server_state, exact=True)
+        noise = self._estimate_noise(content, classes)
+        content = put_noise(content, noise)
         if self.masks and farewells.together is None:
-            content = encode_request(asked, server_state, exact=True)
-            found = self._counts("query.report", content, lambda reply: SiteReport.decode(reply, classes))
+            found = self._counts("query.report", content, lambda _, reply: SiteReport.decode(reply, classes))
             farewells.add_sum(list(found.found.values()))
-        request = RoundRequest(self.driver.settings, index, history=history)
-        content = encode_request(request, server_state, exact=True)
+        content = readdress(content, RoundRequest(self.driver.settings, index, history=history))
         nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
 
         def decode(client: int, reply: RecordDict) -> None:
@@ -170,6 +180,42 @@ class FlowerEngine:
 
         self._collect("query.finish", content, nodes, decode)
         return farewells.result()
+
+    def _estimate_noise(self, request: RecordDict, classes: int) -> LabelNoise | None:
+        """Return the label noise as the sums of all sites give it; None where there are none that can be used.
+
+        It is decided before the first site ends: a coordinator that is resumed later sends the others the same.
+
+        Args:
+            request: A request with the final model.
+            classes: How many classes the model has.
+        """
+        registry, known = self.driver.registry, self.farewells
+        counted = set[int]()
+
+        def declared(clients: Sequence[int]) -> int:
+            return sum(registry.sites[client].samples for client in clients)
+
+        def decode(clients: Sequence[int], reply: RecordDict) -> PredictionSums:
+            sums = decode_predictions(reply, classes, declared(clients))
+            counted.update(clients)
+            return sums
+
+        if known.predictions is None and not known.finished:
+            asked = frozenset(registry.sites) - self.aside
+            total = add_predictions([*self._counts("query.noise", request, decode, asked).found.values()])
+            if total is not None:
+                known.add_predictions(total, counted)
+        total = known.predictions
+        if total is None or not total.beyond_chance:
+            return None if total is None else noise_of_sums(total, SureSums(0, 0))
+        if known.sure is None and not known.finished:
+            content, asked = put_mean_doubt(request, total.mean_doubt), known.counted
+            found = self._counts("query.sure", content, lambda who, reply: decode_sure(reply, declared(who)), asked)
+            sure = sum(found.found.values(), start=SureSums(0, 0))
+            if 0 < sure.samples <= total.samples:
+                known.add_sure(sure)
+        return None if known.sure is None else noise_of_sums(total, known.sure)
 
     def confirm(self) -> None:
         """Tell the sites that everything has arrived, so that they can end; nobody is waited for for long."""
@@ -181,27 +227,31 @@ class FlowerEngine:
         list(send_and_receive(registry.grid, "query.confirm", requests, nodes, nodes.copy, _GOODBYE))
 
     def _counts(
-        self, kind: str, request: RecordDict, decode: Callable[[RecordDict], T], asked: frozenset[int] | None = None
+        self,
+        kind: str,
+        request: RecordDict,
+        decode: Callable[[Sequence[int], RecordDict], T],
+        asked: frozenset[int] | None = None,
     ) -> "_Counts[T]":
         """Return the counts of connected sites, or with masks one record with their sum, as `_SUM`; none if it fails.
 
         Args:
             kind: Flower's message type.
             request: The message to each site.
-            decode: Reads a reply.
+            decode: Reads the counts of one site, or the sum over some; called with these and the message.
             asked: The sites; all where None.
         """
         registry = self.driver.registry
         nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
         if not self.masks:
-            return _Counts(self._collect(kind, request, nodes, lambda client, reply: decode(reply)))
+            return _Counts(self._collect(kind, request, nodes, lambda client, reply: decode([client], reply)))
         summed = self._sum(kind, dict.fromkeys(nodes, request), nodes)
         for client, problem in summed.problems.items():
             registry.on_message(one_line(f"{registry.name(client)} is not counted: {problem}."))
         if summed.problem:
             return _Counts({}, summed.problem, summed.suspects)
         try:
-            return _Counts({} if summed.content is None else {_SUM: decode(summed.content)})
+            return _Counts({} if summed.content is None else {_SUM: decode(summed.arrived, summed.content)})
         except (ValueError, TypeError) as error:
             registry.on_message(one_line(f"The counts of the sites cannot be used: {error}."))
             return _Counts({}, one_line(str(error)))

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from rofl.audit import transition_counts
+from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
+from rofl.core.classification import class_probabilities
 from rofl.core.fixed_point import decode, is_fixed
-from rofl.core.tensors import CPU, Tensors, check_like, to_device
+from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
 from rofl.federation.own_model import OwnModel
 from rofl.federation.site_records import SiteEvaluation, SiteReport
@@ -45,6 +47,7 @@ class SiteClient:
         initial_state: The server state that a run starts from; server states that arrive must have its shapes.
         out: The folder to write at the end; None for none.
         own_model: The best model that this client trained by itself, as far as its held-out samples tell.
+        predicted: Logits and features of the training samples, by the digest of the model.
     """
 
     experiment: Experiment
@@ -55,6 +58,7 @@ class SiteClient:
     initial_state: ServerState
     out: Path | None
     own_model: OwnModel = field(default_factory=OwnModel)
+    predicted: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @classmethod
     def create(
@@ -92,6 +96,11 @@ class SiteClient:
         """How many samples it trains with."""
         return sum(len(rows) for rows in self.federated.parts)
 
+    @property
+    def classes(self) -> int:
+        """How many classes the model has."""
+        return len(self.federated.images.classes)
+
     def train(
         self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
     ) -> tuple[Update, Tensors]:
@@ -127,32 +136,53 @@ class SiteClient:
         objects = self.own_model.objects(_right(*held_out), counts.labelled, index)
         return SiteEvaluation(right, len(labels), counts, objects)
 
-    def report(self, server_state: ServerState) -> SiteReport:
-        """Audit the labels with the saved model, and return counts."""
-        return self._counts(self._audit(server_state)[0])
+    def sum_predictions(self, server_state: ServerState) -> PredictionSums:
+        """Return the sums over this site's samples from which the label noise of all sites is estimated."""
+        return sum_predictions(self.federated.labels, class_probabilities(self._predict(server_state)[0]))
 
-    def finish(self, server_state: ServerState, history: str) -> SiteReport:
+    def sum_sure(self, server_state: ServerState, mean_doubt: float) -> SureSums:
+        """Return those sums that need the mean doubt over all sites."""
+        return sum_sure(self.federated.labels, class_probabilities(self._predict(server_state)[0]), mean_doubt)
+
+    def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
+        """Audit the labels with the saved model, and return counts; `noise` is that of `finish`."""
+        return self._counts(self._audit(server_state, noise)[0])
+
+    def finish(self, server_state: ServerState, history: str, noise: LabelNoise | None = None) -> SiteReport:
         """Audit the labels with the saved model, write the run folder, and return counts.
 
         Args:
             server_state: That of the round whose model is saved.
             history: The records of all rounds, as a JSON list.
+            noise: The label noise over all sites; estimated from this site's labels alone where None.
         """
-        result, logits = self._audit(server_state)
+        result, logits = self._audit(server_state, noise)
         if self.out is not None:
             records = [RoundRecord.model_validate(record) for record in json.loads(history)]
+            RunDir(self.out).write_noise(noise)
             self._write(RunDir(self.out), self._trained(server_state, records), result, logits)
         return self._counts(result)
 
-    def _audit(self, server_state: ServerState) -> tuple[AuditResult, Tensor]:
-        """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
+    def _predict(self, server_state: ServerState) -> tuple[Tensor, Tensor]:
+        """Return logits (N, K) and features (N, d) of this site's training samples by a model.
+
+        Those of the last model are kept: up to four requests in a row are about the final one.
+        """
         self._load(server_state)
-        logits, features = self.executor.predict_all("train", len(self.federated.labels))
-        return audit_labels(self.federated, server_state.aux.get("centroids"), logits, features), logits
+        name = digest(server_state.model, server_state.aux)
+        if name not in self.predicted:
+            self.predicted.clear()
+            self.predicted[name] = self.executor.predict_all("train", len(self.federated.labels))
+        return self.predicted[name]
+
+    def _audit(self, server_state: ServerState, noise: LabelNoise | None) -> tuple[AuditResult, Tensor]:
+        """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
+        logits, features = self._predict(server_state)
+        return audit_labels(self.federated, server_state.aux.get("centroids"), logits, features, noise), logits
 
     def _counts(self, result: AuditResult) -> SiteReport:
         labels, suspects = self.federated.labels, result.suspects
-        table = transition_counts(labels, suspects.suggested, len(self.federated.images.classes))
+        table = transition_counts(labels, suspects.suggested, self.classes)
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
     def _trained(self, server_state: ServerState, history: list[RoundRecord]) -> Trained:

@@ -9,6 +9,7 @@ from hashlib import sha256
 import torch
 from flwr.app import RecordDict
 
+from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
 from rofl.config.schema import experiment_from_toml
 from rofl.core.settings import Settings
 from rofl.data.downloads import downloads_allowed
@@ -19,12 +20,14 @@ from rofl.federation.masking.mask_messages import get_shares
 from rofl.federation.masking.peers import MaskSession
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.message_facts import describe_content
+from rofl.federation.noise_records import get_noise
 from rofl.federation.protocol import Refusal, RoundRequest
 from rofl.federation.site_policy import SitePolicy, check_count, check_masking, check_names, check_settings
 from rofl.federation.site_records import VOTE, SiteEvaluation, SiteInfo, SiteReport, get_vote
 
 _MAX_SETTINGS = 2**20  # characters
-_SUMS = ("train", "evaluate", "report")  # kinds of requests that ask for sums over samples
+_AT_END = ("noise", "sure", "report")  # kinds of requests that ask for sums after the last round
+_SUMS = ("train", "evaluate", *_AT_END)  # those that ask for sums over samples
 
 
 def _agree(_: Agreement, __: bool) -> bool:
@@ -45,6 +48,7 @@ class SiteGate:
         agreed: Where the settings of the first contact are kept; None to follow any settings.
         consent: Called once with what the coordinator proposes and whether sums are masked; False declines it.
         on_request: Called with the kind of each request that is admitted.
+        on_message: Called with sentences for people.
     """
 
     policy: SitePolicy | None = None
@@ -54,12 +58,13 @@ class SiteGate:
     agreed: AgreementFile | None = None
     consent: Callable[[Agreement, bool], bool] = _agree
     on_request: Callable[[str, RoundRequest], None] = lambda kind, request: None
+    on_message: Callable[[str], None] = lambda text: None
 
     def admit(self, kind: str, request: RoundRequest, session: MaskSession | None = None) -> None:
         """Let a request pass, or refuse it.
 
         Args:
-            kind: `describe`, `train`, `evaluate`, `report` or `finish`.
+            kind: `describe`, `train`, `evaluate`, `noise`, `sure`, `report` or `finish`.
             request: What is asked.
             session: The session of masks that it names; None where it asks for sums without masks.
 
@@ -107,16 +112,49 @@ class SiteGate:
 
     def report(self, counts: SiteReport) -> SiteReport:
         """Return the counts of suspects as the policy allows them to leave; zeros where it does not."""
-        if self.policy is None or not self.own_data or self.policy.send_suspects:
+        if self._sends_suspects:
             return counts
         self.log.write("withheld", kind="report")
         return SiteReport(0, 0, torch.zeros_like(counts.transition))
+
+    def predictions(self, sums: PredictionSums) -> PredictionSums:
+        """Return the sums for an estimate of the label noise as the policy allows them to leave; zeros if not."""
+        if self._sends_suspects:
+            return sums
+        self.log.write("withheld", kind="noise")
+        return PredictionSums(torch.zeros_like(sums.counts), 0.0)
+
+    def sure(self, sums: SureSums) -> SureSums:
+        """Return the sums of the second pass as the policy allows them to leave; zeros where it does not."""
+        if self._sends_suspects:
+            return sums
+        self.log.write("withheld", kind="sure")
+        return SureSums(0, 0)
+
+    def noise(self, content: RecordDict, classes: int) -> tuple[LabelNoise | None, str]:
+        """Return the label noise over all sites that a request brings, or why this site estimates it alone.
+
+        Args:
+            content: The request.
+            classes: How many classes the model has.
+        """
+        if not self._sends_suspects:
+            return None, "its policy says send_suspects = false"
+        try:
+            noise = get_noise(content, classes)
+        except ValueError as error:
+            return None, f"the coordinator's estimate was refused: {error}"
+        return noise, "" if noise is not None else "the coordinator sends no estimate over all sites"
+
+    @property
+    def _sends_suspects(self) -> bool:
+        return self.policy is None or not self.own_data or self.policy.send_suspects
 
     def release(self, kind: str, request: RoundRequest, content: RecordDict, session: MaskSession | None) -> RecordDict:
         """Return a message of sums as it leaves, masked where it is asked for, and log it.
 
         Args:
-            kind: `train`, `evaluate` or `report`.
+            kind: `train`, `evaluate`, `noise`, `sure` or `report`.
             request: What it answers.
             content: The message.
             session: The sites with which it is masked; None to send it as it is.
@@ -131,7 +169,7 @@ class SiteGate:
         if session is not None:
             if self.masks is None:
                 raise Refusal("The coordinator asks for masked sums, and this site has no key for masks.")
-            purpose = kind if kind == "report" else f"{kind} {request.index}"
+            purpose = kind if kind in _AT_END else f"{kind} {request.index}"
             masked = self.masks.mask(content, session, purpose)
             content = masked if vote is None else RecordDict({**masked, VOTE: content[VOTE]})
         self.log.write("sent", **facts)

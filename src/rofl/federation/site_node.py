@@ -160,7 +160,7 @@ class SiteNode:
 
     @cached_property
     def _client_app(self) -> Callable[[Message, Context], Message]:
-        self.gate.on_request = self._announce
+        self.gate.on_request, self.gate.on_message = self._announce, self.on_message
         return make_client_app(self.data, lambda context: self.gate)
 
     def _announce(self, kind: str, request: RoundRequest) -> None:

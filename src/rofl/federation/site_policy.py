@@ -52,7 +52,8 @@ class SitePolicy(Spec):
     )
     send_suspects: bool = Field(
         True,
-        description="Whether the number of suspected labels, and the table of suggested and given classes, may leave.",
+        description="Whether the number of suspected labels, and tables of suggested or predicted and given classes, "
+        "may leave.",
     )
     send_columns: bool = Field(
         True,

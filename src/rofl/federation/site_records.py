@@ -162,14 +162,14 @@ class SiteEvaluation:
             classes: How many classes the model has; any number where None.
         """
         sums, objects = get_sums(content), get_vote(content)
-        right, tested = _count(sums, "right"), _count(sums, "tested")
+        right, tested = decode_count(sums, "right"), decode_count(sums, "tested")
         if right > tested:
             raise ValueError(f"it counts {right} right answers of {tested}")
         if "agreed" not in sums:
             return cls(right, tested, objects=objects)
         (tables,) = get_tensors(content, "tables")
         predicted, labelled = (_class_counts(tables.get(name), classes) for name in ("predicted", "labelled"))
-        agreed = _count(sums, "agreed")
+        agreed = decode_count(sums, "agreed")
         if not sum(predicted) == sum(labelled) >= agreed or len(predicted) != len(labelled):
             raise ValueError("its counts by class do not fit together")
         return cls(right, tested, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed), objects)
@@ -198,16 +198,10 @@ class SiteReport:
     def decode(cls, content: RecordDict, classes: int) -> "SiteReport":
         """Return the counts of a message for a model of K = `classes`; a ValueError says what is wrong with them."""
         sums = get_sums(content)
-        samples, flagged = _count(sums, "samples"), _count(sums, "flagged")
+        samples, flagged = decode_count(sums, "samples"), decode_count(sums, "flagged")
         if flagged > samples:
             raise ValueError(f"it suspects {flagged} of {samples} labels")
-        (tables,) = get_tensors(content, "tables")
-        table = tables.get("transition")
-        if table is None or table.dtype != torch.int64 or table.shape != (classes, classes):
-            raise ValueError(f"it has no table of counts of {classes} classes")
-        if bool((table < 0).any()) or float(table.double().sum()) != samples:  # as float64 it cannot wrap around
-            raise ValueError(f"its table does not count {samples} samples")
-        return cls(samples, flagged, table)
+        return cls(samples, flagged, decode_table(content, "transition", classes, samples))
 
 
 @dataclass(frozen=True)
@@ -304,11 +298,33 @@ def _hex(record: ConfigRecord, name: str, most: int) -> bytes | None:
     return found if found is not None and len(found) <= most else None
 
 
-def _count(sums: dict[str, float], name: str) -> int:
+def decode_count(sums: Mapping[str, float], name: str) -> int:
+    """Return a count of samples among the numbers of a message; a ValueError says that it is none."""
     value = sums.get(name, -1.0)
     if not math.isfinite(value) or not value.is_integer() or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"its {name} cannot be counted")
     return int(value)
+
+
+def decode_table(content: RecordDict, name: str, classes: int, samples: int) -> torch.Tensor:
+    """Return a table of counts (K, K) of a message.
+
+    Args:
+        content: The message.
+        name: The table's name.
+        classes: K.
+        samples: What the counts must add up to.
+
+    Raises:
+        ValueError: If there is none, or it counts something else.
+    """
+    (tables,) = get_tensors(content, "tables")
+    table = tables.get(name)
+    if table is None or table.dtype != torch.int64 or table.shape != (classes, classes):
+        raise ValueError(f"it has no table of counts of {classes} classes")
+    if bool((table < 0).any()) or float(table.double().sum()) != samples:  # as float64 it cannot wrap around
+        raise ValueError(f"its table does not count {samples} samples")
+    return table
 
 
 def estimate_noise(sites: Mapping[int, SiteInfo], reports: SiteReports) -> NoiseEstimate:

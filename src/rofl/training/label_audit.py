@@ -54,6 +54,7 @@ def audit_run(
                 federated,
                 saved.aux.get("centroids"),
                 *simulation.predict(saved, "train", len(federated.labels)),
+                folder.read_noise(len(federated.images.classes)),
             )
         folder.write_audit(result)
         folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none

@@ -9,6 +9,7 @@ import safetensors.torch
 from pydantic import TypeAdapter, ValidationError
 
 from rofl.audit.issue_list import read_issues, sort_issues, write_issues
+from rofl.audit.noise_sums import LabelNoise
 from rofl.audit.result import AuditResult, Features
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow, read_suspects, sort_suspects, write_suspects
@@ -329,6 +330,25 @@ class RunDir:
         """
         text = _read_text(self.path / "encoder.json")
         return None if text is None else encoder_from_json(text)
+
+    def write_noise(self, noise: LabelNoise | None) -> None:
+        """Write noise.json: the label noise over all sites of a federation; no file where it is not known."""
+        (self.path / "noise.json").unlink(missing_ok=True)
+        if noise is not None:
+            atomic_write(self.path / "noise.json", noise.to_json())
+
+    def read_noise(self, classes: int) -> LabelNoise | None:
+        """Return the label noise over all sites of a federation, or None where this run has no such estimate.
+
+        Raises:
+            UserError: the file is damaged, or of another number of classes.
+        """
+        path = self.path / "noise.json"
+        text = _read_text(path)
+        try:
+            return None if text is None else LabelNoise.from_json(text, classes)
+        except ValueError as error:
+            raise UserError(f"{path} is damaged ({error}).", "a copy of it as it was") from error
 
     def write_evaluation(self, metrics: Classification) -> None:
         """Write evaluation.json: how good the saved model is on the test part."""

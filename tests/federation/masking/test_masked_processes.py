@@ -10,7 +10,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from rofl.federation.flower_internal.processes import free_port
 from rofl.federation.issue_credentials import make_credentials
 from tests.federation.people import TINY, People, sets, until
-from tests.federation.test_processes import local_digest
+from tests.federation.test_processes import check_lists, local_digest
 
 NAMES = ("north", "east", "south")
 SETTINGS = {**TINY, "clients": 3, "cohort": 3, "rounds": 3, "data.train": 210}
@@ -46,6 +46,7 @@ def test_masks_are_on_by_default_and_outlive_kill_9(tmp_path: Path) -> None:
         for name in NAMES:
             assert (tmp_path / f"site-{name}" / "suspects" / f"{name}.csv").is_file()
             assert not (tmp_path / f"site-{name}" / "flower" / "masks").exists()  # the keys are gone with the run
+        check_lists(tmp_path, NAMES)
 
 
 @pytest.mark.slow

@@ -249,7 +249,7 @@ def test_counts_of_tests_and_audits_are_sums_of_which_no_single_one_is_sent(tmp_
     assert bool((total.transition == sum(report.transition for report in single.counts)).all())
     assert reports.finished == {0, 1, 2}
     assert reports.by_client == {}
-    for kind in ("evaluate", "query.report"):
+    for kind in ("evaluate", "query.noise", "query.report"):
         assert all("sums" not in reply.content for reply in masked.replies(kind).values())
     assert [dict(reply.content["sums"]) for reply in masked.replies("query.finish").values()] == [{}, {}, {}]
 

@@ -469,7 +469,7 @@ def test_a_site_that_has_masked_once_sends_no_sums_in_the_clear() -> None:
     plain = Message(request, 2, "train")
     assert "sums" in app(plain, grid.contexts[2]).content  # nothing was agreed yet
     app(Message(put_session(request, session_of(masks)), 2, "train"), grid.contexts[2])
-    for kind in ("train", "evaluate", "query.report"):
+    for kind in ("train", "evaluate", "query.noise", "query.report"):
         with pytest.raises(UserError, match="asks for sums without masks, after some with masks"):
             app(Message(request, 2, kind), grid.contexts[2])
 

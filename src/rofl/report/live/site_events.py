@@ -20,6 +20,8 @@ _LONGEST = 300  # characters of an event
 _WORK = {
     "train": "training",
     "evaluate": "testing",
+    "noise": "counting predictions",
+    "sure": "counting sure predictions",
     "report": "counting suspects",
     "finish": "judging its labels",
     "unmask": "unmasking a sum",

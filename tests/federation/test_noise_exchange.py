@@ -1,0 +1,487 @@
+"""The label noise is estimated from all sites' sums: the lists that sites write are those of a run on one machine."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+import rofl
+from rofl.audit.noise_sums import (
+    LabelNoise,
+    PredictionSums,
+    SureSums,
+    estimate_matrix,
+    noise_of_sums,
+    sum_predictions,
+    sum_sure,
+)
+from rofl.audit.suspect_list import SuspectRow, read_suspects
+from rofl.config.schema import Experiment
+from rofl.core.rng import generator
+from rofl.errors import UserError
+from rofl.federation import FlowerEngine, make_client_app
+from rofl.federation.event_log import EventLog, read_log
+from rofl.federation.farewells import Farewells
+from rofl.federation.masking.site_masks import SiteMasks
+from rofl.federation.noise_records import (
+    decode_predictions,
+    decode_sure,
+    encode_predictions,
+    encode_sure,
+    get_mean_doubt,
+    get_noise,
+    put_mean_doubt,
+    put_noise,
+)
+from rofl.federation.protocol import RoundRequest, encode_request, put_sums
+from rofl.federation.round_driver import RoundDriver
+from rofl.federation.site_client import SiteClient
+from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_gate import SiteGate
+from rofl.federation.site_policy import SitePolicy
+from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.tensor_records import put_tensors
+from rofl.training.inputs import load_inputs
+from rofl.training.label_audit import audit_run
+from rofl.training.run_dir import RunDir
+from tests.federation.in_memory_grid import InMemoryGrid
+from tests.federation.test_in_memory import experiment
+from tests.federation.test_site_policy import guarded, scans  # noqa: F401
+
+SITES = 3
+STEPS = ("query.noise", "query.sure", "query.report", "query.finish")
+Answer = Callable[[Message, int], RecordDict | None]  # request, client -> another answer than an honest one
+
+
+class Killed(BaseException):
+    """What ends a coordinator without a word."""
+
+
+class Federation:
+    """Three sites in this process, which write their lists into one folder, and a coordinator that may be killed.
+
+    Args:
+        chosen: The settings.
+        out: The folder; `farewells.json` is in it, too.
+        masks: Whether sums are masked.
+        answer: What a site answers instead.
+        policies: Of some sites, whose data is then their own.
+    """
+
+    def __init__(
+        self,
+        chosen: Experiment,
+        out: Path,
+        masks: bool = False,
+        answer: Answer = lambda message, client: None,
+        policies: Mapping[int, SitePolicy] | None = None,
+    ) -> None:
+        self.chosen, self.out, self.masks, self.answer = chosen, out, masks, answer
+        self.kinds: list[str] = []
+        self.heard: list[str] = []
+        self.said: dict[int, list[str]] = {client: [] for client in range(SITES)}
+        policies = policies or {}
+        self.gates = {
+            client: SiteGate(
+                policies.get(client),
+                client in policies,
+                SiteMasks(client) if masks else None,
+                EventLog(out / f"log-{client}"),
+                on_message=self.said[client].append,
+            )
+            for client in range(SITES)
+        }
+        app = make_client_app(
+            PartitionedData(out=out), lambda context: self.gates[int(context.node_config["partition-id"])]
+        )
+
+        def reply(message: Message, context: Context) -> Message:
+            self.kinds.append(message.metadata.message_type)
+            other = self.answer(message, int(context.node_config["partition-id"]))
+            return app(message, context) if other is None else Message(other, reply_to=message)
+
+        self.grid = InMemoryGrid(reply, [{"partition-id": client} for client in range(SITES)])  # type: ignore[arg-type]
+
+    def coordinator(self) -> FlowerEngine:
+        """Return a coordinator that goes on from what an earlier one left in the folder."""
+        registry = SiteRegistry(self.grid, SITES, on_message=self.heard.append)
+        registry.wait_for_sites(RoundRequest(self.chosen.toml()), 5)
+        driver = RoundDriver(registry, self.chosen.build_method(), SITES, self.chosen.seed, self.chosen.toml())
+        return FlowerEngine(driver, masks=self.masks, farewells=Farewells(self.out / "farewells.json"))
+
+    def finish(self, local: Path) -> frozenset[int]:
+        """End a run with the model of a run on one machine; return the sites that came to the end."""
+        run = RunDir(local)
+        state = run.read_model(run.read_summary())
+        history = json.dumps([record.model_dump() for record in run.read_history()])
+        return self.coordinator().finish(state, self.chosen.rounds, history, classes=10).finished
+
+    def lists(self) -> dict[int, list[SuspectRow]]:
+        return {client: read_list(self.out, client) for client in range(SITES)}
+
+
+def settings(**changes: Any) -> Experiment:
+    """Sites of which each has a few classes only: what one alone takes for noise differs from what all do."""
+    skewed = {"data__partition": "classes", "data__client_classes": 4, "data__train": 360, "noise__ratio": 0.4}
+    light = {"model__name": "mlp", "model__width": 0.5, "rounds": 4, "cohort": SITES, "transport": "fixed"}
+    return experiment("plain", **{**skewed, **light, **changes})
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("local") / "run"
+    rofl.run(settings(), folder, workers=0)
+    return folder
+
+
+def read_list(folder: Path, client: int) -> list[SuspectRow]:
+    """A client's list in the order of its samples."""
+    return sorted(read_suspects(folder / "suspects" / f"{client}.csv"), key=lambda each: each.row)
+
+
+def judged(rows: list[SuspectRow]) -> list[tuple[str, str, bool]]:
+    return [(each.given, each.suggested, each.flagged) for each in rows]
+
+
+def same(found: list[SuspectRow], expected: list[SuspectRow]) -> bool:
+    """Whether two lists say the same; a site counts its samples from 0."""
+    assert len(found) == len(expected) > 0
+    scores = [each.score for each in found], [each.score for each in expected]
+    return judged(found) == judged(expected) and scores[0] == pytest.approx(scores[1], abs=2e-6)
+
+
+def equal_lists(federation: Federation, local: Path) -> list[int]:
+    """The sites whose lists are those of a run on one machine."""
+    return [client for client, rows in federation.lists().items() if same(rows, read_list(local, client))]
+
+
+# --- equal to a local run ---
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_the_lists_of_sites_are_those_of_a_local_run(masks: bool, local: Path, tmp_path: Path) -> None:
+    federation = Federation(settings(), tmp_path / "sites", masks)
+    assert federation.finish(local) == {0, 1, 2}
+    assert equal_lists(federation, local) == [0, 1, 2]
+    assert list(dict.fromkeys(federation.kinds[SITES:])) == [
+        kind
+        for step in STEPS
+        for kind in ([step, "query.unmask"] if masks and step == STEPS[0] else [step])
+        if masks or step != "query.report"
+    ]
+    assert federation.said == {0: [], 1: [], 2: []}
+
+
+def test_they_are_so_after_another_look_at_a_sites_folder(local: Path, tmp_path: Path) -> None:
+    """The estimate is kept in the site's folder, and `rofl audit` uses it."""
+    federation = Federation(settings(), tmp_path / "sites")
+    federation.finish(local)
+    shutil.rmtree(tmp_path / "sites" / "suspects")
+    audit_run(tmp_path / "sites", workers=0)  # the settings are those of the site that wrote last
+    assert same(read_list(tmp_path / "sites", 2), read_list(local, 2))
+
+
+def test_a_site_alone_would_write_another_list(local: Path, tmp_path: Path) -> None:
+    """Otherwise the tests of this page would show nothing."""
+    federation = Federation(settings(), tmp_path / "sites", answer=silent(*STEPS[:1], clients=(0, 1, 2)))
+    assert federation.finish(local) == {0, 1, 2}
+    assert equal_lists(federation, local) == []
+
+
+def test_sums_of_parts_give_the_estimate_of_all_samples() -> None:
+    drawn = torch.randn(600, 5, generator=generator(0, "test"))
+    labels, probabilities = torch.arange(600) % 5, (3 * drawn).double().softmax(1)
+    probabilities[::2] = torch.eye(5, dtype=torch.float64)[labels[::2]] * 0.6 + 0.08
+    parts = [range(100), range(100, 350), range(350, 600)]
+    first = [sum_predictions(labels[part], probabilities[part]) for part in parts]
+    total = first[0] + first[1] + first[2]
+    second = [sum_sure(labels[part], probabilities[part], total.mean_doubt) for part in parts]
+    found = noise_of_sums(total, second[0] + second[1] + second[2])
+    assert found.learnt > 0.1
+    assert found.discounted().allclose(estimate_matrix(labels, probabilities), rtol=0, atol=1e-12)
+
+
+def test_equal_doubts_of_all_samples_are_all_sure_after_rounding() -> None:
+    """A mean that is rounded down would leave nobody."""
+    labels, probabilities = torch.tensor([0, 0, 0, 1]).repeat(100), torch.tensor([[0.8, 0.2]]).double().repeat(400, 1)
+    sent = decode_predictions(encode_predictions(sum_predictions(labels, probabilities)), 2, 400)
+    assert sum_sure(labels, probabilities, sent.mean_doubt) == SureSums(400, 100)
+
+
+# --- sites that do not answer, or answer nonsense ---
+
+
+def silent(*kinds: str, clients: tuple[int, ...] = (1,)) -> Answer:
+    def answer(message: Message, client: int) -> RecordDict | None:
+        if message.metadata.message_type in kinds and client in clients:
+            raise ConnectionError("it is gone")
+        return None
+
+    return answer
+
+
+@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize("kind", ["query.noise", "query.sure"])
+def test_a_site_that_does_not_answer_stops_nobody(kind: str, masks: bool, local: Path, tmp_path: Path) -> None:
+    federation = Federation(settings(), tmp_path / "sites", masks, silent(kind))
+    assert federation.finish(local) == {0, 1, 2}
+    assert any("client 1 is not counted" in text for text in federation.heard)
+    assert federation.said == {0: [], 1: [], 2: []}  # all judge by the sums of those that answered
+    assert RunDir(tmp_path / "sites").read_noise(10) is not None
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_where_nobody_answers_each_site_estimates_alone_and_says_so(masks: bool, local: Path, tmp_path: Path) -> None:
+    federation = Federation(settings(), tmp_path / "sites", masks, silent("query.sure", clients=(0, 1, 2)))
+    assert federation.finish(local) == {0, 1, 2}
+    sentence = (
+        "The label noise is estimated from this site's labels alone: the coordinator sends no estimate over all sites."
+    )
+    assert federation.said == {client: [sentence] for client in range(SITES)}
+    assert not (tmp_path / "sites" / "noise.json").exists()
+
+
+TABLE = torch.tensor([[3, 1], [1, 1]])
+
+
+def first_pass(samples: Any = 6, doubt: Any = 1.5, table: torch.Tensor = TABLE) -> RecordDict:
+    return put_tensors(put_sums(RecordDict(), {"samples": samples, "doubt": doubt}), tables={"predicted": table})
+
+
+BAD_PREDICTIONS = {
+    "nothing": (RecordDict(), "it has no record 'sums'"),
+    "a negative count": (first_pass(table=TABLE - 2), "its table does not count 6 samples"),
+    "nan": (first_pass(samples=float("nan")), "its samples cannot be counted"),
+    "floats": (first_pass(table=TABLE.double() * float("nan")), "it has no table of counts of 2 classes"),
+    "huge": (first_pass(samples=2.0**52, table=TABLE * 2**51), "its table does not count"),
+    "huge, and adding up": (first_pass(600, 1.5, 100 * TABLE), "it counts 600 samples, and 6 were declared"),
+    "counts that wrap around": (first_pass(table=TABLE + 2**62), "its table does not count 6 samples"),
+    "another shape": (first_pass(table=torch.ones(3, 2).long()), "it has no table of counts of 2 classes"),
+    "doubt is nan": (first_pass(doubt=float("nan")), "its doubt is not between 0 and 6"),
+    "doubt below 0": (first_pass(doubt=-0.5), "its doubt is not between 0 and 6"),
+    "doubt above all": (first_pass(doubt=6.5), "its doubt is not between 0 and 6"),
+    "endless doubt": (first_pass(doubt=float("inf")), "its doubt is not between 0 and 6"),
+}
+BAD_SURE = {
+    "nothing": (RecordDict(), "it has no record 'sums'"),
+    "nan": (put_sums(RecordDict(), {"sure": float("nan"), "disagreements": 0}), "its sure cannot be counted"),
+    "negative": (put_sums(RecordDict(), {"sure": 5, "disagreements": -1}), "its disagreements cannot be counted"),
+    "too many": (encode_sure(SureSums(7, 1)), "it counts 1 disagreements of 7 samples, and 6 were declared"),
+    "more disagreements": (encode_sure(SureSums(2, 3)), "it counts 3 disagreements of 2 samples"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_PREDICTIONS))
+def test_wrong_sums_of_predictions_are_refused(name: str) -> None:
+    content, sentence = BAD_PREDICTIONS[name]
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        decode_predictions(content, classes=2, declared=6)
+
+
+@pytest.mark.parametrize("name", sorted(BAD_SURE))
+def test_wrong_sums_of_sure_samples_are_refused(name: str) -> None:
+    content, sentence = BAD_SURE[name]
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        decode_sure(content, declared=6)
+
+
+@pytest.mark.parametrize("kind", ["query.noise", "query.sure"])
+def test_a_site_that_counts_more_than_it_declared_is_left_out_of_the_sums(
+    kind: str, local: Path, tmp_path: Path
+) -> None:
+    huge = {
+        "query.noise": encode_predictions(PredictionSums(10**6 * torch.ones(10, 10).long(), 5.0)),
+        "query.sure": encode_sure(SureSums(10**6, 10**6)),
+    }
+
+    def answer(message: Message, client: int) -> RecordDict | None:
+        return huge[kind] if message.metadata.message_type == kind and client == 1 else None
+
+    federation = Federation(settings(), tmp_path / "sites", answer=answer)
+    assert federation.finish(local) == {0, 1, 2}
+    (sentence,) = [text for text in federation.heard if "client 1 is not counted" in text]
+    assert "were declared" in sentence
+    without = Federation(settings(), tmp_path / "others", answer=silent(kind))
+    without.finish(local)
+    assert all(same(rows, without.lists()[client]) for client, rows in federation.lists().items())
+
+
+def test_under_masks_a_sum_of_more_samples_than_declared_is_not_used(
+    local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = SiteClient.sum_predictions
+
+    def boasting(self: SiteClient, server_state: Any) -> PredictionSums:
+        sums = count(self, server_state)
+        return replace(sums, counts=1000 * sums.counts) if self.client == 1 else sums
+
+    monkeypatch.setattr(SiteClient, "sum_predictions", boasting)
+    federation = Federation(settings(), tmp_path / "sites", masks=True)
+    assert federation.finish(local) == {0, 1, 2}
+    assert [text for text in federation.heard if "The counts of the sites cannot be used: it counts" in text]
+    assert all("labels alone" in text for (text,) in federation.said.values())
+
+
+# --- a coordinator's estimate that cannot be used ---
+
+
+def estimate(matrix: Any, learnt: float = 0.5) -> RecordDict:
+    return put_noise(RecordDict(), LabelNoise(torch.as_tensor(matrix), learnt))
+
+
+EYE = torch.eye(2, dtype=torch.float64)
+BAD_NOISE = {
+    "not stochastic": (estimate(0.9 * EYE), "a row of its noise matrix does not sum to 1"),
+    "zeros": (estimate(0 * EYE), "a row of its noise matrix does not sum to 1"),
+    "nan": (estimate(float("nan") * EYE), "its noise matrix holds a number that is no probability"),
+    "infinite": (estimate(EYE / 0), "its noise matrix holds a number that is no probability"),
+    "negative": (estimate([[1.5, -0.5], [0.0, 1.0]]), "its noise matrix"),
+    "another shape": (estimate(torch.eye(3, dtype=torch.float64)), "its noise matrix is not one of 2 classes"),
+    "no matrix": (estimate(torch.ones(2, dtype=torch.float64)), "its noise matrix is not one of 2 classes"),
+    "another type": (estimate(EYE.long()), "its noise matrix is not one of 2 classes"),
+    "learnt above 1": (estimate(EYE, 1.5), "its learnt is not between 0 and 1"),
+    "learnt is nan": (estimate(EYE, float("nan")), "its learnt is not between 0 and 1"),
+    "learnt is missing": (
+        RecordDict({"noise matrix": ArrayRecord({"noise matrix": Array(np.eye(2))})}),
+        "its learnt is not between 0 and 1",
+    ),
+    "another record": (RecordDict({"noise matrix": ConfigRecord({})}), "it has no noise matrix"),
+    "two": (RecordDict({"noise matrix": ArrayRecord({"a": Array(np.eye(2))})}), "it has no noise matrix"),
+    "junk": (
+        RecordDict({"noise matrix": ArrayRecord({"noise matrix": Array("f8", (2, 2), "numpy.ndarray", b"junk")})}),
+        "its noise matrix cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_NOISE))
+def test_a_site_refuses_a_wrong_estimate_and_goes_on_alone(name: str) -> None:
+    content, sentence = BAD_NOISE[name]
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        get_noise(content, classes=2)
+    noise, reason = SiteGate().noise(content, classes=2)
+    assert noise is None
+    assert reason.startswith(f"the coordinator's estimate was refused: {sentence}")
+
+
+def test_an_estimate_arrives_as_it_was_sent() -> None:
+    found = get_noise(estimate(EYE, 0.25), classes=2)
+    assert found is not None
+    assert (found.matrix.tolist(), found.learnt) == (EYE.tolist(), 0.25)
+    assert get_noise(RecordDict(), classes=2) is None
+    assert get_mean_doubt(put_mean_doubt(RecordDict(), 0.125)) == 0.125
+    for wrong in (RecordDict(), put_mean_doubt(RecordDict(), float("nan")), put_mean_doubt(RecordDict(), -1.0)):
+        with pytest.raises(ValueError, match="its mean doubt is not between 0 and 1"):
+            get_mean_doubt(wrong)
+
+
+def test_a_wrong_estimate_changes_no_list(local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator says of every label that it comes from another class."""
+    from rofl.federation import flower_engine
+
+    alone = Federation(settings(), tmp_path / "alone", answer=silent("query.noise", clients=(0, 1, 2)))
+    alone.finish(local)
+    wrong = LabelNoise(2 * torch.eye(10, dtype=torch.float64), 0.0)
+    monkeypatch.setattr(flower_engine, "noise_of_sums", lambda *sums: wrong)
+    federation = Federation(settings(), tmp_path / "sites")
+    assert federation.finish(local) == {0, 1, 2}
+    assert all(rows == alone.lists()[client] for client, rows in federation.lists().items())
+    reason = "the coordinator's estimate was refused: a row of its noise matrix does not sum to 1"
+    assert federation.said[0] == [f"The label noise is estimated from this site's labels alone: {reason}."]
+    assert read_log(tmp_path / "sites" / "log-0")[-2].facts == {"reason": reason}
+
+
+# --- a site's policy ---
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_site_that_sends_no_counts_estimates_alone_and_says_so(masks: bool, local: Path, tmp_path: Path) -> None:
+    policy = SitePolicy(send_suspects=False, subsetting=True, masks="any")
+    federation = Federation(settings(), tmp_path / "sites", masks, policies={1: policy})
+    assert federation.finish(local) == {0, 1, 2}
+    reason = "its policy says send_suspects = false"
+    assert federation.said == {
+        0: [],
+        1: [f"The label noise is estimated from this site's labels alone: {reason}."],
+        2: [],
+    }
+    entries = read_log(tmp_path / "sites" / "log-1")
+    assert [each.facts["kind"] for each in entries if each.event == "withheld"][:2] == ["noise", "sure"]
+    without = Federation(settings(), tmp_path / "others", answer=silent("query.noise"))
+    without.finish(local)
+    assert all(same(federation.lists()[client], without.lists()[client]) for client in (0, 2))
+    alone = Federation(settings(), tmp_path / "alone", answer=silent("query.noise", clients=(0, 1, 2)))
+    alone.finish(local)
+    assert same(federation.lists()[1], alone.lists()[1])
+
+
+def test_sums_are_zeros_where_the_policy_says_so(scans: Path) -> None:  # noqa: F811
+    site = guarded(scans, send_suspects=False)
+    chosen = site.settings()
+    site.ask("train", chosen)
+    sums = decode_predictions(site.ask("query.noise", chosen), classes=3, declared=0)
+    assert (sums.samples, sums.doubt) == (0, 0)
+    request = put_mean_doubt(encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen)), 0.5)
+    assert decode_sure(site.app(Message(request, 2, "query.sure"), site.context).content, 0) == SureSums(0, 0)
+
+
+# --- a coordinator that is killed ---
+
+
+@pytest.mark.parametrize("masks", [False, True])
+@pytest.mark.parametrize(("step", "client"), [("query.sure", 0), ("query.finish", 0), ("query.finish", 2)])
+def test_a_coordinator_that_is_killed_on_the_way_goes_on_with_the_same_estimate(
+    step: str, client: int, masks: bool, local: Path, tmp_path: Path
+) -> None:
+    def kill(message: Message, who: int) -> RecordDict | None:
+        if (message.metadata.message_type, who) == (step, client):
+            raise Killed
+        return None
+
+    federation = Federation(settings(), tmp_path / "sites", masks, kill)
+    with pytest.raises(Killed):
+        federation.finish(local)
+    federation.answer = lambda message, client: None
+    assert federation.finish(local) == {0, 1, 2}
+    assert equal_lists(federation, local) == [0, 1, 2]
+    assert federation.kinds.count("query.noise") == SITES  # it was not asked for again
+
+
+def test_the_sums_outlive_the_coordinator_and_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "farewells.json"
+    Farewells(path).add_predictions(PredictionSums(TABLE, 1.25), [0, 2])
+    Farewells(path).add_sure(SureSums(4, 1))
+    found = Farewells(path)
+    assert found.predictions is not None
+    assert (found.predictions.counts.tolist(), found.predictions.doubt) == (TABLE.tolist(), 1.25)
+    assert (found.counted, found.sure) == ({0, 2}, SureSums(4, 1))
+    facts = json.loads(path.read_text())
+    for name, value in (("doubt", -1.0), ("sure", [7, 1]), ("predictions", [[1, 2]]), ("counted", 7)):
+        path.write_text(json.dumps({**facts, "noise": {**facts["noise"], name: value}}))
+        with pytest.raises(UserError, match="is damaged"):
+            Farewells(path)
+    del facts["noise"]  # as an earlier version wrote it
+    path.write_text(json.dumps(facts))
+    assert Farewells(path).predictions is None
+
+
+def test_the_site_declares_what_it_counts() -> None:
+    """A site with held-out samples counts all its labels, as the audit does, and no more than it declared."""
+    chosen = settings(data__validation_share=0.25)
+    federated, _ = load_inputs(chosen, None)
+    client = PartitionedData().client(
+        RoundRequest(chosen.toml()),
+        Context(run_id=1, node_id=1, node_config={"partition-id": 1}, state=RecordDict(), run_config={}),
+    )
+    sums = client.sum_predictions(client.initial_state)
+    assert sums.samples == len(federated.client_rows[1]) == len(client.federated.labels)
