@@ -1,9 +1,8 @@
 """Which labels are wrong: functions of (labels, probabilities, features, centroids) of any model.
 
-`find_suspects` judges labels, `correction` replaces them, `noise_estimation` says how many are wrong and how, from
-`noise_sums` that sites may add up, and
-`detection` compares with a known truth. `result` judges a whole federated data set, and `suspect_list` is a client's
-list on disk.
+`find_suspects` judges labels, `correction` replaces them, `noise_estimation` says how many are wrong and how,
+`noise_sums` estimates the noise from sums of several sites, `detection` compares with a known truth. `result` judges a
+whole federated data set, and `suspect_list` is a client's list on disk.
 
 May import: core, data.
 """

@@ -15,12 +15,13 @@ from rofl.errors import UserError
 from rofl.federation.default_bounds import check_robust, check_shares, with_bounds
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.farewells import FAREWELLS_FILE, Farewells
-from rofl.federation.flower_engine import FlowerEngine, ServerEngine
+from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.masking.choice import check_masks, conditions_of, uses_masks, with_masks
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
+from rofl.federation.server_engine import ServerEngine
 from rofl.federation.server_session import open_server
 from rofl.federation.site_records import SiteInfo, count_suggestions, estimate_noise
 from rofl.federation.site_registry import SiteRegistry
