@@ -31,6 +31,7 @@ class Run:
             return self.people.rofl("serve", "serve", "--resume", self.name, bad="patient")
         if who == "serve":
             where = ("--credentials", "keys/server", "--address", f"127.0.0.1:{self.port}", "--out", self.name)
+            where += ("--min-sites", "3")  # a round waits for a site that was killed before it
             words = ("--preset", "digits", "--method", "joint", *sets({**LIGHT, "method.start": 1}))
             return self.people.rofl("serve", "serve", *words, *where, bad="patient")
         place = ("--server", f"localhost:{self.port}", "--credentials", f"keys/sites/{who}")

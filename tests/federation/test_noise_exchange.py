@@ -1,6 +1,7 @@
 """The label noise is estimated from all sites' sums: the lists that sites write are those of a run on one machine."""
 
 import json
+import threading
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -252,6 +253,20 @@ def test_where_nobody_answers_each_site_estimates_alone_and_says_so(masks: bool,
 
 
 TABLE = torch.tensor([[3, 1], [1, 1]])
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_site_that_restarts_before_the_last_request_is_waited_for(masks: bool, local: Path, tmp_path: Path) -> None:
+    node = 3  # of client 1
+
+    def restart(message: Message, client: int) -> RecordDict | None:
+        if message.metadata.message_type == "query.sure" and client == 1:
+            federation.grid.offline.add(node)
+            threading.Timer(0.5, federation.grid.offline.discard, [node]).start()
+        return None
+
+    federation = Federation(settings(), tmp_path / "sites", masks, restart)
+    assert federation.finish(local) == {0, 1, 2}
 
 
 def first_pass(samples: Any = 6, doubt: Any = 1.5, table: torch.Tensor = TABLE) -> RecordDict:

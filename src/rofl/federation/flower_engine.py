@@ -162,6 +162,7 @@ class FlowerEngine:
         registry, farewells = self.driver.registry, self.farewells
         wait, asked = min(_LAST_CALL, self.driver.wait), RoundRequest(self.driver.settings, index)
         registry.wait_for_stragglers(asked, wait, farewells.finished)
+        away = set(registry.members) - registry.connected().keys()  # they had their time
         content = encode_request(asked, server_state, exact=True)
         noise = self._estimate_noise(content, classes)
         content = put_noise(content, noise)
@@ -169,6 +170,7 @@ class FlowerEngine:
             found = self._counts("query.report", content, lambda _, reply: SiteReport.decode(reply, classes))
             farewells.add_sum(list(found.found.values()))
         content = readdress(content, RoundRequest(self.driver.settings, index, history=history))
+        registry.wait_for_stragglers(asked, wait, farewells.finished | away)  # a site may have restarted meanwhile
         nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
 
         def decode(client: int, reply: RecordDict) -> None:
