@@ -13,6 +13,8 @@ import rofl
 from rofl.federation.coordinator import ServeCallbacks
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site import SiteConfig
+from rofl.reproduce import make_benchmark_plan
+from rofl.reproduce.leaderboard import Leaderboard
 
 
 def train(folder: Path) -> rofl.Run:
@@ -70,6 +72,7 @@ def own(folder: Path) -> None:
     rofl.as_dataset({"images": np.zeros((4, 8, 8), np.uint8), "labels": [0, 1, 0, 1]})
     assert_type(rofl.from_data(folder), rofl.Experiment)
     rofl.reproduce_tables("table-ablation")
+    assert_type(rofl.benchmark(make_benchmark_plan("noise", cells=["plain"], seeds=1)), Leaderboard)
 
 
 def federate(folder: Path, keys: Path) -> None:
