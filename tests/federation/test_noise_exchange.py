@@ -1,8 +1,8 @@
 """The label noise is estimated from all sites' sums: the lists that sites write are those of a run on one machine."""
 
 import json
-import threading
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
