@@ -56,7 +56,7 @@ def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
         highest: the power at an accuracy above chance of 0.9.
 
     >>> [round(sharpening_power(share, classes=10, highest=2.0), 2) for share in (0.5, 0.7, 0.85, 0.91)]
-    [1.0, 1.03, 1.38, 2.0]
+    [1.0, 1.03, 1.4, 2.0]
     """
     return float(1 + (highest - 1) * min(1.0, _above_chance(accuracy, classes) / _FULL_SHARPNESS) ** 12)
 
