@@ -12,12 +12,14 @@ from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
 from rofl.core.noise_posterior import sharpen
 from rofl.core.tensors import digest
+from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
 from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate, sharpening_power
-from rofl.methods.rofl_plus import shift_prior, without_client
+from rofl.methods.rofl_plus import prior_shift, without_client
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
 from tests.methods import toy
+from tests.naive import equations as eq
 from tests.naive import memory_update as naive
 
 PLUS = RoflPlus(lr=0.1, batch=6, epochs=2, horizon=10)
@@ -34,7 +36,7 @@ def believed(
     accuracy: float = 0.5,
 ) -> ServerState:
     """The state with a noise model of this temperature, belief, gap, highest rate and accuracy."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy])
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, temperature])
     model = NoiseModel(noise.symmetric(toy.CLASSES, 0.2).float(), torch.zeros(toy.CLASSES), numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -193,11 +195,96 @@ def test_a_higher_rate_keeps_the_pattern_of_the_noise(rate: float, higher: float
 
 
 def test_a_clients_own_frequencies_count_where_they_differ() -> None:
-    log_probs = torch.tensor([[0.5, 0.5]]).log()
+    even = torch.tensor([[0.5, 0.5]]).log()
     prior = torch.tensor([0.5, 0.5])
-    torch.testing.assert_close(shift_prior(log_probs, torch.tensor([9, 9]), prior), log_probs)
-    assert float(shift_prior(log_probs, torch.tensor([9, 0]), prior).exp()[0, 0]) > 0.9
-    assert torch.equal(shift_prior(log_probs, torch.tensor([9, 0]), torch.zeros(2)), log_probs)
+    assert prior_shift(torch.tensor([9, 9]), prior).tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert float((even + prior_shift(torch.tensor([9, 0]), prior)).softmax(dim=1)[0, 0]) > 0.9
+    assert prior_shift(torch.tensor([9, 0]), torch.zeros(2)).tolist() == [0, 0]
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=5), st.randoms())
+def test_the_shift_of_the_prior_is_that_of_the_slow_twin(counts: list[int], random: object) -> None:
+    prior = [random.uniform(0, 1) for _ in counts]  # type: ignore[attr-defined]
+    found = prior_shift(torch.tensor(counts), torch.tensor(prior))
+    assert found.tolist() == pytest.approx(naive.log_odds_of_classes(counts, prior), abs=1e-4)
+
+
+def skewed(count: int = 30) -> ClientDataset:
+    """A client with few of its labels in other classes than the first two."""
+    data = toy.noisy(range(count))
+    return replace(data, labels=torch.where(torch.arange(count) % 5 > 0, data.labels % 2, data.labels))
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+def test_a_client_with_classes_of_its_own_trains_with_shifted_logits(shifted: bool) -> None:
+    """One step, by hand: the gradient of the last layer's bias is the mean of softmax(logits + shift) - target."""
+    method = RoflPlus(lr=0.1, momentum=0.0, weight_decay=0.0, batch=30, epochs=1, horizon=9, logit_adjustment=shifted)
+    net, data = toy.network("mlp", width=0.06), skewed()
+    start = believed(method.init(net), belief=0.0, gap=0.0)
+    start.aux["noise/prior"].fill_(1 / toy.CLASSES)
+    ctx = RoundContext(2, toy.SEED, client=0)
+    index = next(data.batches(30, ctx.rng("batches")))
+    with torch.no_grad():
+        logits = net.train()(data.inputs(index, ctx.rng("augment")))[0]
+    load_weights(net, start.model)
+    update, _ = run_client(method, net, start, {}, data, ctx)
+    shift = torch.tensor(naive.log_odds_of_classes(data.class_counts().tolist(), [1 / toy.CLASSES] * toy.CLASSES))
+    probs = (logits + shift * shifted).softmax(dim=1)
+    gradient = (probs - torch.nn.functional.one_hot(data.labels[index], toy.CLASSES)).mean(dim=0)
+    bias = next(name for name in reversed(update.model) if name.endswith("bias"))
+    torch.testing.assert_close(update.model[bias] / len(data), -0.1 * gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_centroids_are_means_weighted_by_the_posterior_of_a_slow_twin() -> None:
+    """In round 3, of two samples a class: what the client sends of Eq. 12, number by number."""
+    net, ctx, data = toy.network(width=0.06), RoundContext(3, toy.SEED, client=0), toy.noisy(range(12))
+    start = believed(PLUS.init(net), temperature=1.4)
+    start.aux["noise/prior"].copy_(data.class_counts() / len(data))
+    with torch.no_grad():
+        features = net.eval()(data.inputs(slice(None)))[1]  # (12, d)
+    start.aux["centroids"].copy_(
+        torch.randn(toy.CLASSES, features.shape[1], generator=torch.Generator().manual_seed(4))
+    )
+    update, state = run_client(PLUS, net, start, {}, data, ctx)
+    matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()
+    shifts = naive.log_odds_of_classes(data.class_counts().tolist(), start.aux["noise/prior"].tolist())
+    weights = []
+    for row, label in zip(features.tolist(), data.labels.tolist(), strict=True):
+        log_p = naive.log_probs_by_centroids(row, start.aux["centroids"].tolist())
+        log_p = [value + shift for value, shift in zip(log_p, shifts, strict=True)]
+        weights.append(naive.class_posterior(log_p, label, 1.4, matrix))
+    means = naive.weighted_class_means(features.tolist(), weights)
+    for k, mean in enumerate(means):
+        weight = eq.sim(start.aux["centroids"][k].tolist(), mean) if k in data.labels.tolist() else 0.0
+        assert float(update.aux["similarity"][k]) == pytest.approx(weight, abs=1e-3)
+        assert update.aux["centroids"][k].tolist() == pytest.approx([weight * value for value in mean], abs=1e-3)
+    assert state["centroid_history"].shape == (12, toy.CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("method", "skewed", "kept"),
+    [(PLUS, False, True), (PLUS, True, False), (replace(PLUS, noise_from="classifier"), False, False)],
+)
+def test_centroids_say_how_labels_are_wrong_unless_a_client_has_classes_of_its_own(
+    method: RoflPlus, skewed: bool, kept: bool
+) -> None:
+    net, data = toy.network(), CLIENTS[0]
+    start = believed(method.init(net))
+    start.aux["noise/prior"].copy_(data.class_counts() / len(data))
+    start.aux["centroids"].copy_(torch.randn(start.aux["centroids"].shape, generator=torch.Generator().manual_seed(4)))
+    if skewed:
+        start.aux["noise/prior"].copy_(torch.eye(toy.CLASSES)[0])
+    _, state = run_client(method, net, start, {}, data, RoundContext(2, toy.SEED, client=0))
+    assert "history" in state
+    assert ("centroid_history" in state) is kept
+
+
+@pytest.mark.parametrize("name", ["lambda_cen", "lambda_e"])
+def test_the_papers_other_terms_can_be_switched_on(name: str) -> None:
+    start = believed(PLUS.init(toy.network()))
+    start.aux["centroids"].fill_(1.0)
+    usual, other = (toy.train(method, start, CLIENTS[0], 25) for method in (PLUS, replace(PLUS, **{name: 0.5})))
+    assert digest(usual.model) != digest(other.model)
 
 
 @pytest.mark.parametrize(("kind", "rate"), [("symmetric", 0.0), ("symmetric", 0.4), ("pair", 0.3)])
@@ -214,7 +301,7 @@ def test_the_noise_model_finds_rate_and_pattern_of_the_noise(kind: str, rate: fl
         agreed = float((log_probs.argmax(dim=1) == labels).sum())
         sums = {
             **NoiseModel.zero_sums(classes),
-            **model.evidence(log_probs, labels),
+            **model.evidence(log_probs, log_probs, labels),
             "fit/labels": labels.bincount(minlength=classes).float(),
             "fit/agreement": torch.tensor([agreed, samples, agreed, samples]),
         }

@@ -53,6 +53,41 @@ def class_posterior(log_p: list[float], label: int, temperature: float, matrix: 
     return [value / sum(joint) for value in joint]
 
 
+def log_odds_of_classes(counts: list[int], prior: list[float]) -> list[float]:
+    """How much more frequent a class is at a client, with one sample more of each, than everywhere."""
+    if not any(prior):
+        return [0.0] * len(counts)
+    own = [(count + 1) / (sum(counts) + len(counts)) for count in counts]
+    everywhere = [(share + 1e-3) / (sum(prior) + 1e-3 * len(prior)) for share in prior]
+    return [math.log(a) - math.log(b) for a, b in zip(own, everywhere, strict=True)]
+
+
+def log_probs_by_centroids(feature: list[float], centroids: eq.Matrix) -> list[float]:
+    """Twenty times the cosine about the centroids' mean, less the logarithm of the sum of their exponentials."""
+    center = [sum(column) / len(centroids) for column in zip(*centroids, strict=True)]
+    there = [value - mid for value, mid in zip(feature, center, strict=True)]
+    scores = []
+    for centroid in centroids:
+        away = [value - mid for value, mid in zip(centroid, center, strict=True)]
+        dot = sum(a * b for a, b in zip(there, away, strict=True))
+        scores.append(20 * dot / math.hypot(*there) / math.hypot(*away))
+    total = math.log(sum(math.exp(score) for score in scores))
+    return [score - total for score in scores]
+
+
+def weighted_class_means(features: eq.Matrix, weights: eq.Matrix) -> eq.Matrix:
+    """The mean feature of each class, where a sample counts as far as its weight for the class says."""
+    means = []
+    for k in range(len(weights[0])):
+        total = sum(row[k] for row in weights)
+        sums = [
+            sum(row[k] * feature[i] for row, feature in zip(weights, features, strict=True))
+            for i in range(len(features[0]))
+        ]
+        means.append([value / total for value in sums])
+    return means
+
+
 def others_mean(weights: list[list[float]], counts: list[int], left_out: int) -> list[float]:
     """The mean of all clients' weights but one, by their numbers of samples."""
     kept = [client for client in range(len(weights)) if client != left_out]

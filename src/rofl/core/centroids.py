@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 _ROUNDING = 1e-3  # of weights that are whole numbers
+_SHARPNESS = 20.0  # times a cosine: a logit; a temperature that is fitted divides it again
 _LONGEST = 8.0  # times the longest centroid of the last round: no honest client's grows so fast
 
 
@@ -32,6 +33,25 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
         member = member * keep.unsqueeze(1)
     counts = member.sum(dim=0)  # (K,)
     return member.T @ features / counts.clamp(min=1).unsqueeze(1), counts
+
+
+def weighted_means(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean feature of each class, where each sample counts for a class as far as its weight says.
+
+    Args:
+        features: (n, d).
+        weights: (n, K), for example the probabilities of the classes.
+
+    Returns:
+        The means (K, d), zero for a class without weight, and the sums of the weights (K,).
+
+    >>> weighted_means(torch.tensor([[1.0], [4.0]]), torch.tensor([[1.0, 0.0], [0.5, 0.0]]))
+    (tensor([[2.],
+            [0.]]), tensor([1.5000, 0.0000]))
+    """
+    counts = weights.sum(dim=0)  # (K,)
+    smallest = torch.finfo(weights.dtype).tiny
+    return weights.T @ features / counts.clamp(min=smallest).unsqueeze(1), counts
 
 
 def similarity(left: Tensor, right: Tensor) -> Tensor:
@@ -86,6 +106,28 @@ def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(centroids, dim=1)  # (K,)
     projection = features @ (centroids / length.unsqueeze(1)).T  # (n, K), NaN where a class has no centroid
     return torch.where(length > 0, projection, -torch.inf).argmax(dim=1)
+
+
+def centroid_log_probs(features: Tensor, centroids: Tensor) -> Tensor:
+    """Return log-probabilities of the classes by how similar the features are to their centroids, (n, K).
+
+    Cosines are taken about the mean of the centroids: features after a rectifier point in similar directions. How sure
+    the probabilities should be is left to a temperature (`rofl.core.noise_fit`). A class without a centroid counts as
+    the least similar one.
+
+    Args:
+        features: (n, d).
+        centroids: (K, d).
+
+    >>> centroid_log_probs(torch.tensor([[1.1, 1.0]]), torch.tensor([[2.0, 0.0], [0.0, 2.0]])).argmax(dim=1)
+    tensor([0])
+    >>> centroid_log_probs(torch.ones(1, 2), torch.zeros(2, 2)).exp()
+    tensor([[0.5000, 0.5000]])
+    """
+    present = has_centroid(centroids)  # (K,)
+    center = centroids.sum(dim=0) / present.sum().clamp(min=1)  # (d,)
+    cosines = torch.nn.functional.normalize(features - center) @ torch.nn.functional.normalize(centroids - center).T
+    return (_SHARPNESS * torch.where(present, cosines, -1.0)).log_softmax(dim=1)
 
 
 def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
 
-docs/decisions/0015-labels-by-bayes-rule.md has the reasons and the measurements. The memory term is that of
-early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes beyond the paper follow from
-sums over clients.
+docs/decisions/0015-labels-by-bayes-rule.md and 0017-noise-by-centroids.md have the reasons and the measurements. The
+memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes
+beyond the paper follow from sums over clients.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,6 @@ from torch.nn.functional import one_hot
 from rofl.core import centroids as c
 from rofl.core import losses
 from rofl.core.noise_posterior import sharpen
-from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
@@ -29,8 +28,10 @@ from rofl.models import Network
 
 _NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
 _OWN = "own/"  # prefix in a client's state of its weights of the last round
+_BY_MODEL, _BY_CENTROIDS = "history", "centroid_history"  # keys there of past log-probabilities of its samples
 _HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
 _MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
+_MAX_SKEW = 0.25  # of a client whose centroids are trusted: elsewhere a class may have few right labels, or none
 _LOST_SAMPLES = 1.0  # added to each class of a client's labels before their shares are taken
 
 
@@ -56,23 +57,36 @@ def without_client(model: Tensors, own: Tensors, share: float) -> Tensors:
     return without
 
 
-def shift_prior(log_probs: Tensor, counts: Tensor, prior: Tensor) -> Tensor:
-    """Return log-probabilities for a client whose classes are not as frequent as elsewhere, by Bayes' rule.
+def prior_shift(counts: Tensor, prior: Tensor) -> Tensor:
+    """Return how much more frequent each class is at a client than everywhere, as a difference of logarithms (K,).
+
+    Added to the logits of a model of all clients, it makes them those of this client, by Bayes' rule.
 
     Args:
-        log_probs: (n, K) of a model of all clients.
         counts: (K,) labels of this client.
         prior: (K,) the share of each label over all clients; zeros where nobody knows yet.
 
-    >>> even = torch.tensor([[0.5, 0.5]]).log()
-    >>> shift_prior(even, torch.tensor([2, 0]), torch.tensor([0.5, 0.5])).exp()
-    tensor([[0.7500, 0.2500]])
+    >>> prior_shift(torch.tensor([2, 0]), torch.tensor([0.5, 0.5])).exp()
+    tensor([1.5000, 0.5000])
     """
     if not bool(prior.any()):
-        return log_probs
+        return torch.zeros_like(prior)
     own = (counts + _LOST_SAMPLES) / (counts + _LOST_SAMPLES).sum()
     everywhere = (prior + 1e-3) / (prior + 1e-3).sum()
-    return (log_probs + own.log() - everywhere.log()).log_softmax(dim=1)
+    return own.log() - everywhere.log()
+
+
+def class_skew(counts: Tensor, prior: Tensor) -> float:
+    """Return how far a client's classes are from everybody's: the total variation distance, 0 to 1.
+
+    Args:
+        counts: (K,) labels of this client.
+        prior: (K,) the share of each label over all clients.
+
+    >>> class_skew(torch.tensor([3, 1]), torch.tensor([0.5, 0.5]))
+    0.25
+    """
+    return float((counts / counts.sum().clamp(min=1) - prior).abs().sum()) / 2
 
 
 @dataclass(frozen=True)
@@ -81,24 +95,28 @@ class RoflPlus(Rofl):
 
     The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
     Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
-    global model without the client's own part in it; how far this model is believed, and how labels are wrong, is
-    fitted to the given labels in every round from sums over clients. Corrected labels are sharpened where the model
-    is nearly always right, so that it does not learn what is left of wrong ones. Where clients learn labels by heart,
-    a memory of each sample's predictions resists. Towards the end the server takes shorter steps, which averages over
-    rounds.
+    global model without the client's own part in it; how far this model is believed is fitted to the given labels in
+    every round from sums over clients. How labels are wrong is fitted to the similarities to the class-wise centroids,
+    which are means over all clients and learn no label by heart, unless a client has classes of its own. Corrected
+    labels are sharpened where the model is nearly always right, so that it does not learn what is left of wrong ones.
+    Where clients learn labels by heart, a memory of each sample's predictions resists. Clients whose classes are not as
+    frequent as elsewhere train with logits that are shifted accordingly. Towards the end the server takes shorter
+    steps, which averages over rounds.
 
-    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the history of its samples'
+    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the histories of its samples'
     predictions, and its own weights of the last round. None of these leave the client.
     """
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "auto"  # no noise ratio is needed
     t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; corrections do not wait for it
-    lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
+    lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`, with centroids that stay during a round
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     correct: bool = True  # targets by Bayes' rule; off: labels as given
     caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
     sharpness: Annotated[float, Field(ge=1, le=8)] = 2.0  # power of corrected labels where the model is nearly right
     leave_one_out: bool = True  # judge a client's samples without its own part in the model
+    noise_from: Literal["centroids", "classifier"] = "centroids"  # whose probabilities say how labels are wrong
+    logit_adjustment: bool = True  # train with logits shifted by how frequent classes are at the client
     memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
     server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
@@ -132,63 +150,48 @@ class RoflPlus(Rofl):
         """Train on corrected labels with the memory term, and collect the evidence about the noise."""
         if not self._goes_beyond:
             return super().client_update(net, server_state, client_state, data, ctx)
-        global_centroids = server_state.aux["centroids"]  # (K, d) f_G
-        rate = self._keep_rate(server_state, ctx)  # R(t)
         noise_model = NoiseModel.read(server_state.aux)
         lambda_memory = self.memory * noise_model.resistance
-        lambda_cen = self.lambda_cen * losses.linear_ramp(
-            ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
-        )
-
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
-        state, aux = self._collect_evidence(noise_model, client_state, logits, data, ctx)
-        targets = self._targets(noise_model, state, data)  # (n, K)
+        history, aux = self._collect_evidence(server_state, client_state, logits, features, data, ctx)
+        targets = self._targets(noise_model, history, data)  # (n, K)
+        aux |= self._centroid_sums(server_state, history, features, targets, data)
+        confident = self._confident_samples(server_state, features, targets, data)  # (n,)
+        if self.tau == "auto":
+            aux[UNCONFIDENT] = torch.stack([~confident, torch.ones_like(confident)]).sum(dim=1).to(features.dtype)
         memory = client_state.get("memory", torch.zeros_like(logits)).clone()  # (n, K)
-        own_means, _ = c.class_means(features, data.labels, data.classes)
-        use_global = c.has_centroid(global_centroids).unsqueeze(1)  # (K, 1)
-        local_centroids = torch.where(use_global, global_centroids, own_means)  # (K, d) f_k,0
+        shift = prior_shift(data.class_counts(), noise_model.prior) * self.logit_adjustment  # (K,)
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
-        sums, masks, agreed = MetricSums(), list[Tensor](), list[Tensor]()
+        sums, agreed = MetricSums(), list[Tensor]()
         net.train()
         for epoch in range(self.epochs):
             for index in data.batches(self.batch, order):
-                labels = data.labels[index]  # (B,)
                 batch_logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
-                log_probs = batch_logits.log_softmax(dim=1)
+                log_probs = (batch_logits + shift).log_softmax(dim=1)
                 probs = log_probs.exp()
                 remembered = torch.lerp(probs.detach(), memory[index], self.memory_momentum)  # (B, K)
                 memory[index] = remembered
-                label_loss = losses.cross_entropy(log_probs.detach(), labels)  # (B,)
-                mask = self._confident(features.detach(), labels, local_centroids)  # (B,) Eq. 6, 7
 
                 l_c = losses.cross_entropy(log_probs, targets[index]).mean()
-                l_memory = losses.memory(probs, remembered).mean()
-                l_cen = losses.centroid(features, local_centroids, labels, mask, self.cen_form)  # Eq. 5
-                l_e = losses.entropy(log_probs).mean()
-                loss = l_c + lambda_memory * l_memory + lambda_cen * l_cen + self.lambda_e * l_e
+                loss = l_c
+                if lambda_memory > _NO_WEIGHT:
+                    loss = loss + lambda_memory * losses.memory(probs, remembered).mean()
+                if self.lambda_cen or self.lambda_e:
+                    labels, mask = data.labels[index], confident[index]
+                    loss = loss + self._paper_terms(server_state, log_probs, features, labels, mask, ctx)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-
-                small = small_loss(label_loss, rate)  # Eq. 2
-                means, counts = c.class_means(features.detach(), labels, data.classes, small)  # Eq. 3
-                local_centroids = self._update_centroids(local_centroids, means, counts)  # Eq. 13
-                sums.add(len(index), loss_c=l_c, loss_memory=l_memory, loss_cen=l_cen, loss_e=l_e, loss=loss)
-                masks.append(mask)
+                sums.add(len(index), loss_c=l_c, loss=loss)
                 if epoch == self.epochs - 1:
-                    agreed.append(batch_logits.detach().argmax(dim=1) == labels)
-        confident = torch.cat(masks).view(self.epochs, -1)  # (epochs, n), in the order of the batches
-        metrics = sums.sums() | {"confident": float(confident.sum())}
-        weighted, similarity = c.weighted_centroids(local_centroids, global_centroids, data.class_counts())  # Eq. 12
-        aux |= {"centroids": weighted, "similarity": similarity}
-        aux["fit/agreement"][2:] = torch.stack([torch.cat(agreed), torch.ones_like(confident[-1])]).sum(dim=1)
-        if self.tau == "auto":
-            unconfident = torch.stack([~confident[-1], torch.ones_like(confident[-1])]).sum(dim=1)
-            aux[UNCONFIDENT] = unconfident.to(weighted.dtype)
+                    agreed.append(batch_logits.detach().argmax(dim=1) == data.labels[index])
+        metrics = sums.sums() | {"confident": float(confident.sum()) * self.epochs}  # as `samples`, once an epoch
+        after = torch.cat(agreed)
+        aux["fit/agreement"][2:] = torch.stack([after, torch.ones_like(after)]).sum(dim=1)
         step = self._server_step(server_state, ctx)
         own = {name: torch.lerp(server_state.model[name], value, step) for name, value in model_weights(net).items()}
-        state |= {"memory": memory} | {_OWN + name: value for name, value in own.items()}
+        state = history | {"memory": memory} | {_OWN + name: value for name, value in own.items()}
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
@@ -220,29 +223,106 @@ class RoflPlus(Rofl):
         return judged
 
     def _collect_evidence(
-        self, noise_model: NoiseModel, client_state: Tensors, logits: Tensor, data: ClientDataset, ctx: RoundContext
+        self,
+        server_state: ServerState,
+        client_state: Tensors,
+        logits: Tensor,
+        features: Tensor,
+        data: ClientDataset,
+        ctx: RoundContext,
     ) -> tuple[Tensors, Tensors]:
-        """Return the client's new state with the history of predictions, and what it sends about the noise."""
+        """Return the client's histories of predictions, and what it sends about the noise.
+
+        Args:
+            server_state: what the server broadcast.
+            client_state: of the client's last round.
+            logits: (n, K) by the judging model.
+            features: (n, d) by the judging model.
+            data: the client's samples.
+            ctx: the round.
+        """
+        noise_model, counts = NoiseModel.read(server_state.aux), data.class_counts()
         sums = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
-        sums["fit/labels"] = data.class_counts().to(logits.dtype)
+        sums["fit/labels"] = counts.to(logits.dtype)
         state = {"round": torch.tensor([ctx.index])}
         if ctx.index == 1:  # nothing is learnt yet
             return state, sums
-        log_probs = shift_prior(logits.log_softmax(dim=1), data.class_counts(), noise_model.prior)  # (n, K)
-        past = client_state.get("history", log_probs)
-        state["history"] = torch.lerp(log_probs, past, _HISTORY_MOMENTUM)
-        sums |= noise_model.evidence(state["history"], data.labels)
+        judged = {_BY_MODEL: logits}
+        if self.noise_from == "centroids" and class_skew(counts, noise_model.prior) <= _MAX_SKEW:
+            judged[_BY_CENTROIDS] = c.centroid_log_probs(features, server_state.aux["centroids"])
+        shift = prior_shift(counts, noise_model.prior)  # (K,)
+        for name, scores in judged.items():
+            log_probs = (scores.log_softmax(dim=1) + shift).log_softmax(dim=1)  # (n, K)
+            state[name] = torch.lerp(log_probs, client_state.get(name, log_probs), _HISTORY_MOMENTUM)
+        by_centroids = state.get(_BY_CENTROIDS, state[_BY_MODEL])
+        sums |= noise_model.evidence(state[_BY_MODEL], by_centroids, data.labels)
         sums["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
         sums["fit/agreement"][1] = len(data)
         return state, sums
 
-    def _targets(self, noise_model: NoiseModel, state: Tensors, data: ClientDataset) -> Tensor:
+    def _centroid_sums(
+        self, server_state: ServerState, history: Tensors, features: Tensor, targets: Tensor, data: ClientDataset
+    ) -> Tensors:
+        """Return the summands of Eq. 11 and 12; each sample counts for a class as far as it is probable.
+
+        Args:
+            server_state: what the server broadcast.
+            history: of the client's predictions; where there is none yet, the targets count.
+            features: (n, d) by the judging model.
+            targets: (n, K).
+            data: the client's samples.
+        """
+        stored = server_state.aux["centroids"]  # (K, d) f_G
+        weights = targets  # (n, K)
+        if _BY_CENTROIDS in history:
+            noise_model = NoiseModel.read(server_state.aux)
+            weights = noise_model.centroid_posterior(history[_BY_CENTROIDS], data.labels).to(features.dtype)
+        means, counts = c.weighted_means(features, weights)  # (K, d), (K,)
+        local = torch.where((counts > 0).unsqueeze(1), means, stored)
+        weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
+        return {"centroids": weighted, "similarity": similarity}
+
+    def _confident_samples(
+        self, server_state: ServerState, features: Tensor, targets: Tensor, data: ClientDataset
+    ) -> Tensor:
+        """Return the mask of Eq. 7, (n,), by the global centroids; by the client's own means where there are none."""
+        stored = server_state.aux["centroids"]
+        means, _ = c.weighted_means(features, targets)
+        centroids = torch.where(c.has_centroid(stored).unsqueeze(1), stored, means)
+        return self._confident(features, data.labels, centroids)
+
+    def _paper_terms(
+        self,
+        server_state: ServerState,
+        log_probs: Tensor,
+        features: Tensor,
+        labels: Tensor,
+        mask: Tensor,
+        ctx: RoundContext,
+    ) -> Tensor:
+        """Return the terms of Eq. 9 beside L_c, for those who switch them on.
+
+        Args:
+            server_state: what the server broadcast, with the centroids.
+            log_probs: (B, K) of the model.
+            features: (B, d).
+            labels: (B,) as given.
+            mask: (B,) confident samples.
+            ctx: the round, for the weight of L_cen.
+        """
+        lambda_cen = self.lambda_cen * losses.linear_ramp(
+            ctx.index, self.cen_start * self.t_pl, self.cen_rise * self.t_pl
+        )
+        l_cen = losses.centroid(features, server_state.aux["centroids"], labels, mask, self.cen_form)  # Eq. 5
+        return lambda_cen * l_cen + self.lambda_e * losses.entropy(log_probs).mean()
+
+    def _targets(self, noise_model: NoiseModel, history: Tensors, data: ClientDataset) -> Tensor:
         """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed."""
         given = one_hot(data.labels, data.classes).to(noise_model.matrix.dtype)  # (n, K)
-        if not self.correct or "history" not in state:
+        if not self.correct or _BY_MODEL not in history:
             return given
         power = sharpening_power(noise_model.accuracy, data.classes, self.sharpness)
-        posterior = sharpen(noise_model.posterior(state["history"], data.labels), power)  # (n, K)
+        posterior = sharpen(noise_model.posterior(history[_BY_MODEL], data.labels), power)  # (n, K)
         return torch.lerp(given, posterior.to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
