@@ -48,11 +48,3 @@ def test_names_come_when_they_are_asked_for() -> None:
     assert not imported("import rofl, rofl.errors; rofl.UserError; dir(rofl)") & SLOW
     assert set(rofl.__all__) <= set(dir(rofl))
     assert not hasattr(rofl, "nonsense")
-
-
-def test_the_first_run_begins_without_scikit_learn() -> None:
-    packages = imported(
-        "import rofl; from rofl.data.federated import load_federated as load; load(rofl.preset('digits').split)"
-    )
-    assert "torch" in packages
-    assert not packages & {"plotly", "sklearn", "scipy", "pandas", "pyarrow", "flwr"}

@@ -23,7 +23,7 @@ def test_a_million_clients_learn_and_share_one_list_of_suspects(tmp_path: Path) 
 
 
 def test_workers_draw_the_same_rows(tmp_path: Path) -> None:
-    alone, together = (rofl.run(tiny(**MANY), tmp_path / str(count), workers=count) for count in (0, 2))
+    alone, together = (rofl.run(tiny(**MANY), tmp_path / str(count), workers=count) for count in (0, 1))
     assert outcome(alone.folder) == outcome(together.folder)
 
 
