@@ -9,6 +9,7 @@ import pytest
 import rofl
 
 SLOW = {"torch", "numpy", "pandas", "plotly", "sklearn", "scipy", "pyarrow", "flwr", "pydantic", "PIL"}
+SLOW |= {"mlflow", "tensorboard"}
 CALL = "import sys; sys.argv = ['rofl', *{arguments}]; from rofl.cli import main; main()"
 TELL = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
 

@@ -1,6 +1,6 @@
 """Every reader of files, on files that were damaged at random: one sentence or a result, soon, in little memory.
 
-300 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
+100 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
 no `UserError`, more than 10 seconds for a file, and more than 256 MB of memory beyond what the process has.
 """
 
@@ -64,7 +64,7 @@ from tests.data.user import places
 from tests.flow.tiny import tiny
 from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zip
 
-FILES, MANY_FILES = 300, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
+FILES, MANY_FILES = 100, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
 SECONDS, MEGABYTES = 10, 256
 CLASSES = ("cat", "dog")
 FORGIVING = (  # they never refuse, or hardly ever
