@@ -38,6 +38,9 @@ def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     experiment = tiny(method="remember", checkpoint_every=2, rounds=6)
     with start(experiment, tmp_path / "run", workers=1) as process:
         wait_for_lines(process, tmp_path / "run", 3)
+        workers = children(process.pid)
+    assert len(workers) == 1
+    assert wait_until_gone(workers) == set()  # a worker ends when its parent is gone
     done = rofl.resume(tmp_path / "run", workers=0)
     assert outcome(done.folder) == undisturbed(experiment)
 

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool
 from tests.methods import toy
-from tests.simulation.conftest import ROOT
 from tests.simulation.misbehaving import Moody
 from tests.simulation.processes import alive, children, wait_until_gone
 
@@ -235,37 +232,3 @@ def test_workers_see_what_was_broadcast_last(stage: Stage) -> None:
     assert [
         digest(stage.round(server_state=server_state).server_state.model) for server_state in (other, None, other)
     ] == [second, first, second]
-
-
-# A parent with one worker in the middle of a client and one that is idle.
-PARENT = """
-import sys
-from pathlib import Path
-from tests.simulation.test_worker_pool import Stage, train_job, predict_job
-stage = Stage(Path(sys.argv[1]))
-stage.moods(client0="waits")
-answers = stage.pool.run([predict_job("test", 0, 1), train_job(1, 0, {})])
-next(answers)  # the second job is in a worker's hands now, or will be with the next step
-print(*stage.workers(), flush=True)
-next(answers)
-"""
-
-
-def test_no_worker_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with parent:
-        try:
-            assert parent.stdout is not None
-            workers = {int(pid) for pid in parent.stdout.readline().split()}
-            assert len(workers) == WORKERS
-            assert all(map(alive, workers))
-        finally:
-            parent.kill()
-    (tmp_path / "script.json.0.1").touch()  # the busy one may end its client
-    assert wait_until_gone(workers) == set()
