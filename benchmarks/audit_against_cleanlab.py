@@ -23,8 +23,9 @@ import rofl
 from rofl.audit import average_precision, detection, find_suspects, suggestion_accuracy
 from rofl.errors import UserError
 from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import resume, start_simulation
+from rofl.training.runner import resume
 
 SETS = {
     "digits, symmetric 0.4": ("digits", {"noise__ratio": 0.4}),

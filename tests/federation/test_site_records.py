@@ -149,7 +149,7 @@ def test_every_request_carries_the_version_and_both_sides_name_it(monkeypatch: p
         return send(messages)
 
     monkeypatch.setattr(grid, "push_messages", watch)
-    (result,) = federation.rounds(begin(experiment(rounds=1)), 1, 1)
+    result = federation.run_round(begin(experiment(rounds=1)), 1)
     federation.evaluate(result.server_state, 1, 10)
     federation.finish(result.server_state, 1, "[]", 10)
     assert kinds == {"query.describe", "train", "evaluate", "query.noise", "query.finish"}  # no better than by chance

@@ -20,8 +20,8 @@ from rofl.cli import main
 from rofl.cli.resolve import ExperimentOptions, resolve_experiment
 from rofl.data.federated import load_federated
 from rofl.data.spreadsheet import unescape_cell
+from rofl.errors import Interrupted
 from rofl.training import label_audit
-from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
 from tests.data.user import places
 from tests.flow.audited import CLASSES, CLIENTS, SETS, digits, files, own, write_photos

@@ -13,13 +13,12 @@ import pytest
 
 import rofl
 from rofl.data import federated
-from rofl.errors import UserError
+from rofl.errors import Interrupted, UserError
 from rofl.methods import METHODS
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
 from rofl.training.lock import exclusive
-from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
 from tests.simulation.processes import children, wait_until_gone

@@ -59,7 +59,7 @@ class Stage:
         """One round with all clients."""
         states = states or ClientStateStore()
         simulation = Simulation(self.pool, self.method, [12] * CLIENTS, CLIENTS, toy.SEED, states)
-        return next(simulation.rounds(server_state or self.begun, index, index))
+        return simulation.run_round(server_state or self.begun, index)
 
     def without(self, *absent: int, server_state: ServerState | None = None) -> str:
         """The digest of round 1 without some clients, from one call after the other."""

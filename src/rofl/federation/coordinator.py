@@ -27,12 +27,14 @@ from rofl.federation.site_records import SiteInfo, count_suggestions, estimate_n
 from rofl.federation.site_registry import SiteRegistry
 from rofl.training.guard import BLAME, judge_counts
 from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.lock import LOCK_FILE, exclusive
-from rofl.training.loop import Listener, Names, load_or_init, train, training_summary
+from rofl.training.loop import Listener, Names, load_or_init, train
 from rofl.training.network_choice import network_at_sites, settle_network
 from rofl.training.records import RoundRecord, SiteRecord
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import Run, start_simulation
+from rofl.training.run_summary import training_summary
+from rofl.training.runner import Run
 from rofl.training.saved_model.model_record import ModelRecord
 
 _FLOWER = "flower"  # the folder of Flower's logs; a start that failed leaves it behind

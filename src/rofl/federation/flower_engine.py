@@ -82,39 +82,30 @@ class FlowerEngine:
         """For each client the round of the state that it keeps."""
         return self.driver.state_rounds
 
-    def rounds(
-        self,
-        server_state: ServerState,
-        first: int,
-        last: int,
-        cautious: bool = False,
-        aside: frozenset[int] = frozenset(),
-    ) -> Iterator[RoundResult]:
-        """Yield the results of rounds `first` to `last`, as they are finished.
+    def run_round(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundResult:
+        """Run one round with the sites.
 
         Args:
-            server_state: The server state before round `first`.
-            first: The first round, counted from 1.
-            last: The last round.
+            server_state: The server state before the round.
+            index: The round, counted from 1.
             cautious: Whether to use the cautious form of the method.
-            aside: Sites that are neither asked to train nor to test, until `rounds` is called again.
+            aside: Sites that are neither asked to train nor to test, until the next round.
 
         Raises:
-            UserError: If no site of a round connects in time, or the SuperLink does not answer.
+            UserError: If no site of the round connects in time, or the SuperLink does not answer.
         """
         self.aside.clear()
         self.aside.update(aside)
-        for index in range(first, last + 1):
-            plan = self.driver.begin(server_state, index, cautious, aside)
-            if self.masks:
-                summed = self._sum("train", plan.requests, plan.nodes)
-                result = self.driver.aggregate_sum(plan, summed)
-            else:
-                result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
-            server_state = result.server_state
-            left_out = {self.driver.registry.name(client): why for client, why in result.dropped.items()}
-            self.driver.registry.log.write("round", round=index, left_out=left_out)
-            yield result
+        plan = self.driver.begin(server_state, index, cautious, aside)
+        if self.masks:
+            result = self.driver.aggregate_sum(plan, self._sum("train", plan.requests, plan.nodes))
+        else:
+            result = self.driver.aggregate(plan, dict(self._send("train", plan.requests, plan.nodes)))
+        left_out = {self.driver.registry.name(client): why for client, why in result.dropped.items()}
+        self.driver.registry.log.write("round", round=index, left_out=left_out)
+        return result
 
     def evaluate(self, server_state: ServerState, index: int, classes: int) -> Evaluation:
         """Return accuracy and counts by class on all samples that sites hold out; nothing where no site answers.

@@ -20,10 +20,10 @@ from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
 from rofl.training.inputs import dataset_of, load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import start_simulation
 
 _NEVER = 2.0  # a confidence that no suggestion has
 
