@@ -23,8 +23,8 @@ from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_engine import ServerEngine
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import SiteGate
-from rofl.federation.site_records import SiteEvaluation
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import ServerState, Update
 from rofl.simulation import rounds

@@ -24,9 +24,10 @@ from rofl.federation.greeting_checks import Conditions
 from rofl.federation.protocol import PROTOCOL, RoundRequest, put_sums
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
-from rofl.federation.site_records import SiteInfo, SiteReport
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.site_report import SiteReport
 from rofl.federation.tensor_records import put_tensors
 from tests.federation.in_memory_grid import InMemoryGrid
 from tests.federation.test_in_memory import begin, experiment

@@ -96,7 +96,7 @@ def test_with_fixed_point_every_method_gives_it_too_in_any_order(method: str, tm
     server_state, updates = begin(chosen), []
     for index in (1, 2):
         plan = federation.driver.begin(server_state, index)
-        replies = dict(federation._send("train", plan.requests, plan.nodes))
+        replies = dict(federation.sites.send("train", plan.requests, plan.nodes))
         updates.append(replies[plan.cohort[0]])
         turned = replace(plan, cohort=plan.cohort[::-1])
         server_state = federation.driver.aggregate(turned, replies).server_state

@@ -22,7 +22,7 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site import SiteConfig, preview
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.training.lock import exclusive
 from tests.data.user import places
 from tests.flow.called import Done, rofl

@@ -402,12 +402,12 @@ def test_an_estimate_arrives_as_it_was_sent() -> None:
 
 def test_a_wrong_estimate_changes_no_list(local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator says of every label that it comes from another class."""
-    from rofl.federation import flower_engine
+    from rofl.federation import noise_exchange
 
     alone = Federation(settings(), tmp_path / "alone", answer=silent("query.noise", clients=(0, 1, 2)))
     alone.finish(local)
     wrong = LabelNoise(2 * torch.eye(10, dtype=torch.float64), 0.0)
-    monkeypatch.setattr(flower_engine, "noise_of_sums", lambda *sums: wrong)
+    monkeypatch.setattr(noise_exchange, "noise_of_sums", lambda *sums: wrong)
     federation = Federation(settings(), tmp_path / "sites")
     assert federation.finish(local) == {0, 1, 2}
     assert all(rows == alone.lists()[client] for client, rows in federation.lists().items())

@@ -8,9 +8,9 @@ from rofl.federation.masking.peers import MaskSession, Peer
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.own_model import OwnModel
 from rofl.federation.protocol import RoundRequest
+from rofl.federation.site_evaluation import SiteEvaluation, get_vote
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_policy import SitePolicy
-from rofl.federation.site_records import SiteEvaluation, get_vote
 from rofl.training.held_out import HeldOut
 
 EVEN = [10] * 4

@@ -29,9 +29,10 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import Refusal, RoundRequest, decode_update, encode_request
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_data import LocalData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import Declined, SiteGate
 from rofl.federation.site_policy import SitePolicy, write_policy
-from rofl.federation.site_records import SiteEvaluation, SiteReport
+from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState
 from rofl.training.inputs import load_inputs
 from tests.data.user import places

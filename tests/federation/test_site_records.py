@@ -19,8 +19,10 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import PROTOCOL, ProtocolError, RoundRequest, decode_request, encode_request, put_sums
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport, pooled_accuracy, pooled_counts
+from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy, pooled_counts
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.site_report import SiteReport
 from rofl.federation.tensor_records import put_tensors
 from rofl.training.held_out import HeldOut
 from tests.data.user import places

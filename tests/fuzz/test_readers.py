@@ -50,8 +50,9 @@ from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.protocol import put_sums
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site import SiteConfig, read_policy
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import write_policy
-from rofl.federation.site_records import SiteInfo, SiteReport
+from rofl.federation.site_report import SiteReport
 from rofl.federation.sites_file import SitesFile
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec

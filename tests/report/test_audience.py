@@ -132,7 +132,7 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     """What a coordinator negotiates names no data set, and says nothing about noise or who has which samples."""
     pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
     from rofl.federation.negotiate import negotiate
-    from rofl.federation.site_records import SiteInfo
+    from rofl.federation.site_info import SiteInfo
 
     made = make(tmp_path / "lungs-2026")
     folder = RunDir(made.folder)

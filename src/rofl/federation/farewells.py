@@ -13,7 +13,7 @@ from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.federation.noise_records import decode_predictions, decode_sure, encode_predictions, encode_sure
-from rofl.federation.site_records import SiteReport, SiteReports
+from rofl.federation.site_report import SiteReport, SiteReports
 
 FAREWELLS_FILE = "farewells.json"
 _MAX_BYTES = 2**28

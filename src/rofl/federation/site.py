@@ -20,9 +20,9 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_gate import SiteGate
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_node import SiteNode
 from rofl.federation.site_policy import POLICY_FILE, SitePolicy
-from rofl.federation.site_records import SiteInfo
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run, resume
 

@@ -16,7 +16,8 @@ from rofl.core.fixed_point import decode, is_fixed
 from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
 from rofl.federation.own_model import OwnModel
-from rofl.federation.site_records import SiteEvaluation, SiteReport
+from rofl.federation.site_evaluation import SiteEvaluation
+from rofl.federation.site_report import SiteReport
 from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices

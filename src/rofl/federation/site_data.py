@@ -12,7 +12,7 @@ from rofl.data.pretrained_weights import is_plain_name
 from rofl.errors import UserError
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_client import SiteClient
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.models.hf_network import PREFIX
 from rofl.training.inputs import load_inputs
 

@@ -14,8 +14,8 @@ from rofl.federation.greeting_checks import Conditions, check_greeting
 from rofl.federation.masking.peers import Peer
 from rofl.federation.messaging import NodeConnection, error_reason, nodes_online, pull_replies, push_request
 from rofl.federation.protocol import ProtocolError, RoundRequest, encode_request
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
-from rofl.federation.site_records import SiteInfo
 from rofl.federation.sites_file import SitesFile
 from rofl.federation.stragglers import PATIENCE, Stragglers
 
