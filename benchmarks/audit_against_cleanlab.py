@@ -50,7 +50,7 @@ def scores(flagged: Tensor, score: Tensor, wrong: Tensor) -> tuple[float, float]
 def compare(folder: Path) -> dict[str, float]:
     """Both audits of one run."""
     place = RunDir(folder)
-    experiment, checkpoint = place.read_experiment(), place.read_checkpoint()
+    experiment, checkpoint = place.read_experiment(), place.checkpoints.read()
     assert checkpoint is not None
     federated, network = load_inputs(experiment, None)
     with start_simulation(experiment, federated, network, checkpoint.server_state) as simulation:

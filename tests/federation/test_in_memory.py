@@ -136,7 +136,7 @@ def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
     start = load_or_init(folder, chosen, load_inputs(chosen, None)[1])
     with pytest.raises(UserError, match=r"In the last round, 1, no client's .*out of paper.* rofl serve --resume"):
         train(folder, chosen, start, ServerEngine(engine, 10, None), None)
-    assert folder.read_checkpoint() is None
+    assert folder.checkpoints.read() is None
 
 
 @pytest.mark.parametrize("transport", ["full", "fixed"])

@@ -123,7 +123,7 @@ class Federation:
     def finish(self, local: Path) -> frozenset[int]:
         """End a run with the model of a run on one machine; return the sites that came to the end."""
         run = RunDir(local)
-        state = run.read_model(run.read_summary())
+        state = run.checkpoints.read_saved_model(run.read_summary())
         history = json.dumps([record.model_dump() for record in run.read_history()])
         return self.coordinator().finish(state, self.chosen.rounds, history, classes=10).finished
 
@@ -238,7 +238,7 @@ def test_a_site_that_does_not_answer_stops_nobody(kind: str, masks: bool, local:
     assert federation.finish(local) == {0, 1, 2}
     assert any("client 1 is not counted" in text for text in federation.heard)
     assert federation.said == {0: [], 1: [], 2: []}  # all judge by the sums of those that answered
-    assert RunDir(tmp_path / "sites").read_noise(10) is not None
+    assert RunDir(tmp_path / "sites").audit.read_noise(10) is not None
 
 
 @pytest.mark.parametrize("masks", [False, True])

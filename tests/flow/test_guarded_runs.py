@@ -116,7 +116,7 @@ def test_the_saved_model_is_that_of_the_best_round(chosen: rofl.Run) -> None:
     assert best < 7, agreed
     assert summary.model_accuracy == chosen.history[best - 1].accuracy
     assert summary.final_accuracy == chosen.history[-1].accuracy
-    saved, last = folder.read_model(summary), folder.read_checkpoint()
+    saved, last = folder.checkpoints.read_saved_model(summary), folder.checkpoints.read()
     assert last is not None
     assert digest(saved.model, saved.aux) == summary.selected_digest
     assert digest(last.server_state.model, last.server_state.aux) == summary.digest
@@ -127,7 +127,7 @@ def test_an_audit_uses_the_saved_model_and_all_samples(chosen: rofl.Run) -> None
     before = outcome(chosen.folder)
     audit_run(chosen.folder, workers=0)
     assert outcome(chosen.folder) == before
-    assert len(RunDir(chosen.folder).read_suspects()) == 200
+    assert len(RunDir(chosen.folder).audit.read_suspects()) == 200
 
 
 def test_a_validation_share_is_of_every_client_and_nobody_trains_on_it() -> None:

@@ -17,7 +17,7 @@ def test_a_million_clients_learn_and_share_one_list_of_suspects(tmp_path: Path) 
     done = rofl.run(tiny(**MANY), tmp_path / "run", workers=0)
     assert len({client for entry in done.history for client in entry.cohort}) > 10
     assert list(done.summary.estimated.clients) == ["all"]
-    suspects = RunDir(done.folder).read_suspects()
+    suspects = RunDir(done.folder).audit.read_suspects()
     assert sorted(row.row for row in suspects) == list(range(120))
     assert {row.client for row in suspects} == {"all"}
 

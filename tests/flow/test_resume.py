@@ -18,6 +18,8 @@ from rofl.methods import METHODS
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
+from rofl.training.audit_files import AuditFiles
+from rofl.training.checkpoint_files import CheckpointFiles
 from rofl.training.lock import exclusive
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
@@ -49,7 +51,7 @@ def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> N
     with pytest.raises(Killed):
         rofl.run(experiment, tmp_path / "run", workers=0, listener=kill_after(5))
     folder = RunDir(tmp_path / "run")
-    checkpoint = folder.read_checkpoint()
+    checkpoint = folder.checkpoints.read()
     assert checkpoint is not None
     assert (checkpoint.index, len(folder.read_history())) == (3, 5)
     told: list[int] = []
@@ -78,7 +80,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
     assert process.returncode == 0
     assert len(workers) == 1
     assert wait_until_gone(workers) == set()
-    checkpoint = RunDir(tmp_path / "run").read_checkpoint()
+    checkpoint = RunDir(tmp_path / "run").checkpoints.read()
     assert checkpoint is not None
     assert checkpoint.index == int(index)
     assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
@@ -209,8 +211,8 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
                 (ClientStateStore, "prune"),
                 (Simulation, "predict"),
                 (RunDir, "append_history"),
-                (RunDir, "write_checkpoint"),
-                (RunDir, "write_suspects"),
+                (CheckpointFiles, "write"),
+                (AuditFiles, "write_suspects"),
                 (RunDir, "write_summary"),
             ]:
                 patch.setattr(owner, name, axe.around(getattr(owner, name)))

@@ -47,8 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_texts_are_learnt_and_wrong_labels_found(made: Path) -> None:
     folder = RunDir(made / "run")
     assert folder.read_experiment().model.name == "text"
-    assert isinstance(folder.read_encoder(), TextEncoder)
-    suspects = folder.read_suspects()
+    assert isinstance(folder.model.read_encoder(), TextEncoder)
+    suspects = folder.audit.read_suspects()
     flagged = {row.sample for row in suspects if row.flagged}
     wrong = {row.sample for row in suspects if int(row.sample[1:]) % 10 == 7}
     assert len(flagged & wrong) >= 0.7 * len(wrong)

@@ -24,7 +24,7 @@ def test_every_method_runs_with_noise_and_stays_finite(method: str, tmp_path: Pa
     done = rofl.run(tiny(method=method, rounds=2, **NOISY), tmp_path / "run", workers=0)
     assert done.summary.dropped == 0
     assert [record.metrics for record in done.history] == [{}, {}]
-    checkpoint = RunDir(done.folder).read_checkpoint()
+    checkpoint = RunDir(done.folder).checkpoints.read()
     assert checkpoint is not None
     tensors = [*checkpoint.server_state.model.values(), *checkpoint.server_state.aux.values()]
     assert all(bool(torch.isfinite(value).all()) for value in tensors)

@@ -79,7 +79,7 @@ def test_its_settings_file_runs_again_and_an_interrupted_run_goes_on(tmp_path: P
 def test_a_network_of_ones_own(tmp_path: Path) -> None:
     done = rofl.run(tiny(rounds=2), tmp_path / "run", model=flat, workers=0)
     assert done.experiment.model.name == "tests.training.test_components:flat"
-    checkpoint = RunDir(done.folder).read_checkpoint()
+    checkpoint = RunDir(done.folder).checkpoints.read()
     assert checkpoint is not None
     assert checkpoint.server_state.aux["centroids"].shape == (10, 12)
 
@@ -98,7 +98,7 @@ def test_samples_of_ones_own_are_audited_and_a_resume_asks_for_them_again(tmp_pa
     done = rofl.resume(tmp_path / "run", workers=0, data=samples())
     whole = rofl.run(chosen, tmp_path / "whole", data=samples(), workers=0)
     assert done.summary.digest == whole.summary.digest
-    assert {row.client for row in RunDir(done.folder).read_suspects()} == {"site 0", "site 1", "site 2"}
+    assert {row.client for row in RunDir(done.folder).audit.read_suspects()} == {"site 0", "site 1", "site 2"}
 
 
 def test_what_no_process_could_import_is_refused_in_words(tmp_path: Path) -> None:

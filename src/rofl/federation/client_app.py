@@ -71,7 +71,7 @@ class SiteData(Protocol):
     """The data of a site."""
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Return who this site is and what data it has; the coordinator asks for it once per connection."""
+        """Return the site's name and a description of its data; the coordinator asks for it once per connection."""
 
     def client(self, request: RoundRequest, context: Context) -> Client:
         """Return the client for the settings of a request; the same object while the settings stay the same."""

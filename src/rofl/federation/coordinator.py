@@ -44,7 +44,7 @@ def serve(
         experiment: What to run. None where the sites bring their own data: the settings then follow from what they say
             about it, and `config.settings` changes them.
         callbacks: What to call on the way.
-        data_dir: Where data sets lie; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
 
     Returns:
         The finished run.
@@ -74,7 +74,7 @@ def resume_serve(
         folder: The run folder.
         config: Where sites connect; as it was where None.
         callbacks: What to call on the way.
-        data_dir: Where data sets lie; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
 
     Returns:
         The finished run.
@@ -144,7 +144,7 @@ def _wait_for_sites(
     config: ServerConfig,
     experiment: Experiment | None,
 ) -> Sequence[SiteInfo]:
-    """Wait for the sites; where all rounds are done, only for those that are still to come to the end.
+    """Wait for the sites; where all rounds are done, `finish` waits for those that have not reported.
 
     Args:
         run_dir: The run folder.
@@ -153,7 +153,7 @@ def _wait_for_sites(
         config: How long to wait, and for how many.
         experiment: The settings; None where they follow from what sites say.
     """
-    start = run_dir.read_checkpoint() if experiment is not None else None
+    start = run_dir.checkpoints.read() if experiment is not None else None
     over = experiment is not None and start is not None and start.index >= experiment.rounds
     if over or (run_dir.path / FAREWELLS_FILE).exists():
         return [registry.sites[client] for client in sorted(registry.sites)]  # `finish` waits for those that it needs

@@ -61,7 +61,7 @@ def train_with_sites(
         registry: The sites.
         config: How long to wait for sites, and for how many.
         callbacks: What to call on the way.
-        data_dir: Where data sets lie; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
     """
     with ExitStack() as stack:
         if experiment.data.at_sites:
@@ -117,7 +117,7 @@ def _with_log(listener: Listener | None, log: EventLog) -> Listener:
 
 
 def _history_for_sites(history: Sequence[RoundRecord]) -> str:
-    """Return the records of all rounds as JSON, without who took part: sites are not told about each other."""
+    """Return the records of all rounds as JSON, without the cohorts: sites are not told about each other."""
     hidden: dict[str, object] = {"cohort": [], "dropped": {}, "suspects": []}
     anonymous = [
         record.model_copy(

@@ -32,7 +32,7 @@ class FlowerEngine:
         masks: Whether sites mask their sums, so that only those over all sites are known here.
         aside: Sites that are set aside in the rounds under way.
         farewells: What is known already of the sites' last answers.
-        votes: What sites said last of a model beside their counts: whether they object to it.
+        votes: Each site's newest vote: whether it objects to the model.
     """
 
     driver: RoundDriver
@@ -125,7 +125,7 @@ class FlowerEngine:
         registry, farewells = self.driver.registry, self.farewells
         wait, asked = min(_LAST_CALL, self.driver.wait), RoundRequest(self.driver.settings, index)
         registry.wait_for_stragglers(asked, wait, farewells.finished)
-        away = set(registry.members) - registry.connected().keys()  # they had their time
+        away = set(registry.members) - registry.connected().keys()  # they were waited for already
         content = encode_request(asked, server_state, exact=True)
         noise = estimate_label_noise(self.sites, farewells, content, classes)
         content = put_noise(content, noise)
@@ -143,7 +143,7 @@ class FlowerEngine:
         return farewells.result()
 
     def confirm(self) -> None:
-        """Tell the sites that everything has arrived, so that they can end; nobody is waited for for long."""
+        """Tell the sites that everything has arrived, so that they can end; wait a few seconds at most."""
         registry = self.driver.registry
         nodes = registry.connected()
         request = encode_request(RoundRequest(self.driver.settings))

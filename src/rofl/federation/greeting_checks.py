@@ -1,4 +1,4 @@
-"""Which sites may take part, by what they say about themselves: one site must not be able to stop all others."""
+"""Checks of a site's greeting before it is admitted: one site must not be able to stop all others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The sites of a federation as the engine of the training loop."""
+"""The engine of the training loop for a federation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rofl.training.local_engine import evaluate
 
 @dataclass(frozen=True)
 class ServerEngine(Engine):
-    """The sites as the engine of the training loop.
+    """Runs the rounds with sites.
 
     Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
     that the sites hold out.

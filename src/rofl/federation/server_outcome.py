@@ -51,10 +51,10 @@ class ServerOutcome:
             form = encoder_preprocessing(encoder, self.network.shape[0])
         elif self.federated is not None:
             form = preprocessing_of(self.federated.images)
-        run_dir.write_encoder(encoder)
+        run_dir.model.write_encoder(encoder)
         record = ModelRecord.of(self.experiment.name, self.network, tuple(self.classes), form)
-        run_dir.write_base(self.network)
-        run_dir.write_model_record(record.with_weights(self.trained.selected_state.model))
+        run_dir.model.write_base(self.network)
+        run_dir.model.write_record(record.with_weights(self.trained.selected_state.model))
         summary = self._summary(registry)
         run_dir.write_summary(summary)
         return summary

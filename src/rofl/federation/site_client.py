@@ -24,9 +24,10 @@ from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
 from rofl.simulation.network_spec import NetworkSpec
+from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.held_out import count_agreement
 from rofl.training.records import RoundRecord
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 from rofl.training.run_monitor import RunMonitor
 from rofl.training.run_outcome import RunOutcome
 from rofl.training.run_progress import Trained
@@ -205,10 +206,10 @@ class SiteClient:
             logits: (N, K) of the saved model on this site's training samples.
             noise: The label noise over all sites.
         """
-        run_dir.write_noise(noise)
+        run_dir.audit.write_noise(noise)
         run_dir.write_experiment(self.experiment)
         run_dir.write_history(trained.history)
-        run_dir.write_checkpoint(Checkpoint(trained.selected_round, trained.selected_state, {}))
+        run_dir.checkpoints.write(Checkpoint(trained.selected_round, trained.selected_state, {}))
         test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
         RunOutcome(self.experiment, self.network, trained, audit, logits, test_logits).write(run_dir)
 

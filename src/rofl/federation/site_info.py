@@ -1,4 +1,4 @@
-"""A site's greeting: who it is, and what data it has.
+"""A site's greeting: its name and number, and a description of its data.
 
 It is written and read here only. What arrives is checked for types, ranges and lengths; a greeting that fails raises an
 error with one sentence, and the coordinator goes on without that site.
@@ -22,7 +22,7 @@ _MASK_KEY, _MAX_SIGNATURE = 32, 200  # bytes
 
 @dataclass(frozen=True)
 class SiteInfo:
-    """The greeting: who a site is, and what data it has.
+    """The greeting: a site's name and number, and a description of its data.
 
     Attributes:
         client: Its number among all sites, counted from 0.

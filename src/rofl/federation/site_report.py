@@ -50,7 +50,7 @@ class SiteReports:
 
     Attributes:
         counts: A report of each site, or one over all of them where sums were masked; none where none could be had.
-        finished: The sites that came to the end.
+        finished: The sites that have reported.
         by_client: The reports of single sites; empty where sums were masked.
     """
 

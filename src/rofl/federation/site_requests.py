@@ -26,7 +26,7 @@ class SiteCounts(Generic[T]):
 
     Attributes:
         found: By site, or one as `ALL_SITES`.
-        problem: With masks, why their sum cannot be used, where a site must have spoilt it.
+        problem: With masks, why their sum cannot be used, where a site must have corrupted it.
         suspects: The sites that did, where they are known.
     """
 
@@ -45,7 +45,7 @@ class SiteRequests:
         timeout: Seconds that a site may take for an answer.
         masks: Whether sites mask their sums, so that only those over all sites are known here.
         aside: Sites that are set aside in the rounds under way.
-        votes: What sites said last of a model beside their counts: whether they object to it.
+        votes: Each site's newest vote: whether it objects to the model.
     """
 
     registry: SiteRegistry
@@ -166,6 +166,6 @@ class SiteRequests:
             yield client, reply
 
     def _refresh_nodes(self) -> dict[int, NodeConnection]:
-        """Return all connections, after new ones were asked who they are."""
+        """Return all connections, after new ones were asked to describe themselves."""
         self.registry.discover(RoundRequest(self.settings))
         return self.registry.connected()

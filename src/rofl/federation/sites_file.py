@@ -1,4 +1,4 @@
-"""What sites said about themselves, in a file of the run folder: a resume knows those that are not there, too."""
+"""The greetings of all sites, in a file of the run folder, so that a resumed run knows sites that are not connected."""
 
 import json
 from collections.abc import Mapping

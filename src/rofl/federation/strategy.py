@@ -1,4 +1,4 @@
-"""Any method of ours as a Flower strategy, for people who have their own ServerApp."""
+"""Any method of this package as a Flower strategy, for use in a ServerApp of your own."""
 
 import logging
 from collections.abc import Iterable

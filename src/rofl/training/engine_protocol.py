@@ -1,4 +1,4 @@
-"""What the training loop asks of an engine, wherever the clients are."""
+"""The interface between the training loop and the engines that run its rounds."""
 
 from collections.abc import Mapping
 from typing import Protocol

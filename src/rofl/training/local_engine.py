@@ -84,11 +84,11 @@ class LocalEngine(Engine):
         return self.simulation.run_round(server_state, index, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
-        """Return the accuracy on the test set, and counts on samples that nobody trains on."""
+        """Return the accuracy on the test set, and counts on held-out samples."""
         return evaluate(self.simulation, self.federated, server_state)
 
     def overlap_evaluation(self) -> bool:
-        """Ask for the evaluation beside the next round; True where that is possible."""
+        """Ask for the evaluation during the next round; True where that is possible."""
         if len(self.federated.validation_rows):
             self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
         return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
@@ -99,7 +99,7 @@ class LocalEngine(Engine):
 
 
 def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
-    """Return the accuracy on the test set, and counts on samples that nobody trains on; None where there are none.
+    """Return the accuracy on the test set, and counts on held-out samples; None where there are none.
 
     Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
     a benchmark's test set are the true ones, and only its images are used.

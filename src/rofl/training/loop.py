@@ -1,4 +1,4 @@
-"""The training loop, wherever the clients are: rounds go on, and every one of them is on disk."""
+"""The training loop for all engines: run the rounds that are left, and save each of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,12 @@ from rofl.core.tensors import check_like
 from rofl.errors import Interrupted, UserError
 from rofl.simulation.executor import flatten_state
 from rofl.simulation.network_spec import NetworkSpec
+from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.engine_protocol import Engine
 from rofl.training.privacy_budget import epsilon
 from rofl.training.records import RoundRecord
 from rofl.training.rollback import Rollback
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 from rofl.training.run_monitor import RunMonitor
 from rofl.training.run_progress import RunProgress, Trained
 
@@ -33,7 +34,7 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
     if experiment.privacy.noise:
         epsilon(1, 1.0, experiment.privacy.delta)  # a missing accountant shows now, not after the last round
     fresh = Checkpoint(0, experiment.build_method().init(network.build()), {})
-    start = folder.read_checkpoint() or fresh
+    start = folder.checkpoints.read() or fresh
     saved, expected = start.server_state, fresh.server_state
     problem = check_like(flatten_state(saved), flatten_state(expected)) or check_like(saved.kept, expected.kept)
     if problem:

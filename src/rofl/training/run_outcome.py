@@ -41,13 +41,13 @@ class RunOutcome:
         images = self.audit.federated.images
         if self.test_logits is not None:
             probabilities = class_probabilities(self.test_logits)
-            folder.write_evaluation(classification(images.test_labels, probabilities, images.classes))
-        folder.write_audit(self.audit)
+            folder.model.write_evaluation(classification(images.test_labels, probabilities, images.classes))
+        folder.audit.write(self.audit)
         folder.write_left_out(images.unreadable)
-        folder.write_encoder(images.encoder)
-        folder.write_base(self.network)
+        folder.model.write_encoder(images.encoder)
+        folder.model.write_base(self.network)
         record = ModelRecord.of(self.experiment.name, self.network, images.classes, preprocessing_of(images))
-        folder.write_model_record(record.with_weights(self.trained.selected_state.model))
+        folder.model.write_record(record.with_weights(self.trained.selected_state.model))
         summary = summarize(self.experiment, self.audit, self.trained, self.logits)
         folder.write_summary(summary)
         return summary

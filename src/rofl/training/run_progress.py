@@ -1,4 +1,4 @@
-"""The rounds of a run: each is evaluated, recorded and saved, and undone where its result is beyond reason."""
+"""The rounds of a run: each is evaluated, recorded and saved, and undone where its result is implausible."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,13 @@ from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.simulation.executor import flatten_state
 from rofl.simulation.rounds import RoundResult
+from rofl.training.checkpoint_files import BestModel, Checkpoint
 from rofl.training.engine_protocol import Engine
 from rofl.training.held_out import Evaluation
 from rofl.training.records import LAST_ROUNDS, RoundRecord
 from rofl.training.rollback import KEPT, Rollback
 from rofl.training.round_log import cut_round_log, format_record
-from rofl.training.run_dir import BestModel, Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 from rofl.training.run_monitor import RunMonitor
 
 
@@ -74,7 +75,7 @@ class RunProgress:
         monitor.replay(self.history)
         self.good = self._good_on_disk() if rollback is not None else []
         self.best = self._best_on_disk() if self._keeps_best else None
-        folder.prune_best(monitor.best_round)  # a round that is computed again may have left one
+        folder.checkpoints.prune_best(monitor.best_round)  # a round that is computed again may have left one
 
     @property
     def _keeps_best(self) -> bool:
@@ -131,7 +132,7 @@ class RunProgress:
             raise UserError(self.rollback.stop_reason, hint)
 
     def _judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> tuple[RoundRecord, ServerState]:
-        """Return the record and the state after a round: those of an earlier one where the result is beyond reason.
+        """Return the record and the state after a round; where its result is implausible, an earlier state.
 
         Args:
             record: of the round, with its evaluation.
@@ -158,7 +159,7 @@ class RunProgress:
         shapes = flatten_state(self.newest.server_state)
         found = [
             each
-            for each in self.folder.read_good()
+            for each in self.folder.checkpoints.read_good()
             if each.round <= self.newest.index
             and each.round not in undone
             and check_like(flatten_state(each.server_state), shapes) is None
@@ -169,8 +170,8 @@ class RunProgress:
         """Write the newest checkpoint, if it is not on disk."""
         if self.newest.index > self.saved:
             if self.rollback is not None:
-                self.folder.write_good(self.good)
-            self.folder.write_checkpoint(self.newest)
+                self.folder.checkpoints.write_good(self.good)
+            self.folder.checkpoints.write(self.newest)
             self.saved = self.newest.index
 
     def outcome(self) -> Trained:
@@ -216,5 +217,6 @@ class RunProgress:
         index = self.monitor.best_round
         if index is None:
             return None
-        start = self.newest
-        return BestModel(index, start.server_state) if index == start.index else self.folder.read_best(index)
+        if index == self.newest.index:
+            return BestModel(index, self.newest.server_state)
+        return self.folder.checkpoints.read_best(index)

@@ -114,7 +114,7 @@ def resume(
                 inputs = load_inputs(experiment, data_dir, dataset)
                 return _continue(folder, experiment, *inputs, workers, listener)
     summary = folder.read_summary()
-    folder.check_summary(summary)
+    folder.checkpoints.check_summary(summary)
     return Run(folder.path, experiment, summary, folder.read_history())
 
 

@@ -1,4 +1,4 @@
-"""What a gateway is told at its start."""
+"""The settings of a gateway."""
 
 import ssl
 from dataclasses import dataclass

@@ -71,7 +71,7 @@ def sign_key(key: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None) -> None:
-    """Refuse a sum whose sites are not who they seem to be.
+    """Refuse a sum with a site whose key is not certified.
 
     Args:
         session: What the coordinator says.
