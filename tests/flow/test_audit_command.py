@@ -315,7 +315,7 @@ def test_a_file_that_is_there_stays_and_nothing_is_computed(
     first: Path, refused: Any, nothing_is_computed: None
 ) -> None:
     Path("new.csv").write_text("thesis")
-    said = "error: new.csv is there already. Try: another --labels-out"
+    said = "error: new.csv already exists. Try: another --labels-out"
     assert refused(first, "--labels-out", "new.csv") == said
     assert refused("--model", first, "--data", "x", "--out", "out", "--labels-out", "new.csv") == said
     assert files(Path()) == {"new.csv": b"thesis"}
@@ -559,8 +559,8 @@ NEW_MISTAKES = {
     "class": ("strange", "out", "The model does not know these classes of", "cow. Try: [b]ox, cat, dog"),
     "table": ("t.csv", "out", "is a table, and the model was not trained on one", ""),
     "unreadable": ("broken", "out", "There is no sample to audit in", "Try: rofl data check"),
-    "full folder": ("new", "new", "new is in the way: it is not an empty folder", "Try: another --out"),
-    "a file": ("new", "t.csv", "t.csv is in the way", "Try: another --out"),
+    "full folder": ("new", "new", "new exists and is not an empty folder", "Try: another --out"),
+    "a file": ("new", "t.csv", "t.csv exists and is not an empty folder", "Try: another --out"),
 }
 
 
@@ -688,7 +688,7 @@ def test_an_export_into_a_full_folder_is_refused_before_anything_is_computed(
 ) -> None:
     Path("out").mkdir()
     Path("out/x").touch()
-    assert "out is in the way: it is not an empty folder." in refused(learnt, "--export", "cvat", "--out", "out")
+    assert "out exists and is not an empty folder." in refused(learnt, "--export", "cvat", "--out", "out")
 
 
 # --- JSON, and names ---

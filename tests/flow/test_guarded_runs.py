@@ -18,7 +18,7 @@ from rofl.methods import METHODS, FedAvg, RoundContext, ServerState, Update
 from rofl.simulation.engine import Simulation
 from rofl.training.label_audit import audit_run
 from rofl.training.run_dir import RunDir
-from tests.flow.test_resume import Axe, measure_beside, moments
+from tests.flow.test_resume import Fault, measure_beside, moments
 from tests.flow.tiny import Killed, kill_after, outcome, tiny
 from tests.simulation.misbehaving import Moody
 
@@ -175,11 +175,11 @@ def test_wherever_it_is_killed_it_decides_the_same(
     expected = outcome(whole.folder)
     if beside:
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
-    for number, axe in enumerate(some_of(moments(Killed))):
+    for number, fault in enumerate(some_of(moments(Killed))):
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", axe.around(os.replace))
-            patch.setattr(RunDir, "append_history", axe.around(RunDir.append_history))
+            patch.setattr(os, "replace", fault.around(os.replace))
+            patch.setattr(RunDir, "append_history", fault.around(RunDir.append_history))
             with contextlib.suppress(Killed):
                 rofl.run(experiment, folder, workers=0)
         if RunDir(folder).exists():
@@ -187,13 +187,13 @@ def test_wherever_it_is_killed_it_decides_the_same(
             assert outcome(folder) == expected, f"killed at moment {number}"
 
 
-def some_of(axes: Iterator[Axe]) -> Iterator[Axe]:
-    """Every eleventh moment, so that the test stays short, and the last one, at which nothing falls."""
-    for axe in axes:
-        if axe.left % 11 == 7 or axe.left > 100:
-            yield axe
+def some_of(faults: Iterator[Fault]) -> Iterator[Fault]:
+    """Every eleventh moment, so that the test stays short, and the last one, at which nothing is raised."""
+    for fault in faults:
+        if fault.left % 11 == 7 or fault.left > 100:
+            yield fault
         else:
-            axe.left = -1
+            fault.left = -1
 
 
 def test_the_best_model_outlives_a_kill(tmp_path: Path, chosen: rofl.Run) -> None:

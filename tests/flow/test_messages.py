@@ -48,7 +48,7 @@ SLIPS = {
     "run digits --set noice.ratio=0.4": "There is no setting 'noice.ratio'. Try: 'noise.ratio' (there are ",
     "run digits --set metod.tau=0.4": "There is no setting 'metod.tau'. Try: 'method.tau' (there are ",
     "run digits --out file/below": "file/below cannot be written: file is a file, not a folder. Try: another --out",
-    "run digits --out file": "file is in the way: it is not an empty folder. Try: another --out",
+    "run digits --out file": "file exists and is not an empty folder. Try: another --out",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",

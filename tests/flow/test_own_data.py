@@ -139,7 +139,7 @@ MISTAKES = {
     "clients": (["run", "--data", "photos", "--set", "clients=3"], "The data is of 2 clients, not 3. Try: clients=2"),
     "cohort": (["run", "--data", "photos", "--set", "cohort=3"], "cohort = 3 is more than clients = 2"),
     "given": (["run", "digits", "--set", "data.partition=natural"], "digits names no clients"),
-    "model": (["run", "--data", "t.csv", "--set", "model.name=small"], "A table is nothing for the model small"),
+    "model": (["run", "--data", "t.csv", "--set", "model.name=small"], "A table does not fit the model small"),
     "light": (["run", "--data", "t.csv", "--set", "data.brightness=0.5"], "data.brightness is for images"),
     "method": (["run", "--data", "photos", "--method", "rolf"], "'rofl'"),
     "few": (["run", "--data", "photos", "--set", "data.train=1"], "Nothing is left for client site"),

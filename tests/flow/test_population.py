@@ -35,6 +35,6 @@ def test_what_needs_clients_of_their_own_is_refused(change: dict[str, object]) -
         tiny(**MANY, **change)
 
 
-def test_there_is_no_scene_file_of_them(tmp_path: Path) -> None:
+def test_clients_that_share_samples_have_no_split_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no split file"):
         load_federated(tiny(**MANY).split).save(tmp_path / "scene")

@@ -102,14 +102,14 @@ def test_ctrl_c_before_the_first_round_is_over(tmp_path: Path, monkeypatch: pyte
 # --- at every moment ---
 
 
-class Axe:
-    """Falls at one moment of a run, once."""
+class Fault:
+    """An exception that is raised at one moment of a run, once."""
 
     def __init__(self, moment: int, error: type[BaseException]) -> None:
         self.left, self.error = moment, error
 
     @property
-    def fell(self) -> bool:
+    def raised(self) -> bool:
         return self.left < 0
 
     def now(self) -> bool:
@@ -134,12 +134,12 @@ class Axe:
         return wrapped
 
 
-def moments(error: type[BaseException]) -> Iterator[Axe]:
-    """An axe for each moment of a run, until one does not fall any more."""
+def moments(error: type[BaseException]) -> Iterator[Fault]:
+    """Yield a fault for each moment of a run, until one is not raised any more."""
     for moment in itertools.count():
-        axe = Axe(moment, error)
-        yield axe
-        if axe.left >= 0:
+        fault = Fault(moment, error)
+        yield fault
+        if fault.left >= 0:
             assert moment > 20
             return
 
@@ -168,19 +168,19 @@ def test_wherever_a_run_is_killed_it_goes_on(
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **SMALLEST)
     append = RunDir.append_history
-    for number, axe in enumerate(moments(Killed)):
+    for number, fault in enumerate(moments(Killed)):
         folder = tmp_path / str(number)
 
-        def cut_line(run_folder: RunDir, entry: Any, axe: Axe = axe) -> None:
-            if axe.now():
+        def cut_line(run_folder: RunDir, entry: Any, fault: Fault = fault) -> None:
+            if fault.now():
                 with open(run_folder.path / "metrics.jsonl", "a") as file:
                     file.write(entry.model_dump_json()[:40])
-            axe.tick()
+            fault.tick()
             append(run_folder, entry)
-            axe.tick()
+            fault.tick()
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", axe.around(os.replace))
+            patch.setattr(os, "replace", fault.around(os.replace))
             patch.setattr(RunDir, "append_history", cut_line)
             with contextlib.suppress(Killed):
                 rofl.run(experiment, folder, workers=0)
@@ -202,7 +202,7 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **{**SMALLEST, "rounds": rounds})
     different = []
-    for number, axe in enumerate(moments(KeyboardInterrupt)):
+    for number, fault in enumerate(moments(KeyboardInterrupt)):
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
             for owner, name in [
@@ -215,11 +215,11 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
                 (AuditFiles, "write_suspects"),
                 (RunDir, "write_summary"),
             ]:
-                patch.setattr(owner, name, axe.around(getattr(owner, name)))
+                patch.setattr(owner, name, fault.around(getattr(owner, name)))
             try:
                 rofl.run(experiment, folder, workers=0)
             except Interrupted:
-                assert axe.fell
+                assert fault.raised
         rofl.resume(folder, workers=0)
         if outcome(folder) != undisturbed(experiment):
             different.append(number)

@@ -69,7 +69,7 @@ def test_looking_does_not_change_what_is_seen() -> None:
     )
 
 
-def test_how_often_checkpoints_are_written_does_not_matter_either() -> None:
+def test_the_checkpoint_interval_does_not_change_the_result() -> None:
     assert undisturbed(tiny(checkpoint_every=1)).digest == undisturbed(tiny(checkpoint_every=3)).digest
 
 

@@ -83,7 +83,7 @@ def test_commands_take_texts(made: Path, tmp_path: Path) -> None:
     refused = command(
         "run", "--data", str(made / "reviews.csv"), "--set", "model.name=cnn9", "--workers", "0", cwd=tmp_path
     )
-    assert "A data set of texts is nothing for the model cnn9." in refused.stderr
+    assert "A data set of texts does not fit the model cnn9." in refused.stderr
     assert "model.name=text" in refused.stderr
 
 

@@ -257,7 +257,7 @@ def test_a_client_trains_at_the_rate_of_its_round(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_alone_a_round_is_one_epoch_and_nothing_else_changes_but_whose_guess_counts(name: str) -> None:
+def test_the_centralized_form_trains_one_epoch_a_round(name: str) -> None:
     usual = toy.build(name, epochs=5)
     alone = usual.centralized()
     assert type(alone) is type(usual)
@@ -275,7 +275,7 @@ def test_a_method_that_is_told_of_the_noise_asks_for_the_ratio_only_where_it_is_
 
 
 @pytest.mark.parametrize("name", ["rofl", "coteaching"])
-def test_a_ratio_that_is_only_called_known_trains_nobody(name: str) -> None:
+def test_tau_known_must_be_replaced_before_training(name: str) -> None:
     open_ = toy.build(name, tau="known")
     begun = open_.init(toy.network())
     with pytest.raises(ValueError, match="tau"):

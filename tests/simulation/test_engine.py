@@ -129,7 +129,7 @@ def test_sizes_do_not_change_who_is_drawn_and_everybody_gets_a_turn() -> None:
     assert len({tuple(cohort) for cohort in rounds}) == len(rounds)
 
 
-def test_what_is_predicted_beside_a_round_is_what_would_be_predicted_alone(simulation: Simulation) -> None:
+def test_predictions_during_a_round_equal_those_after_it(simulation: Simulation) -> None:
     server_state = simulation.method.init(NETWORK.build())
     alone = {part: simulation.predict(server_state, part, 20) for part in ("train", "test")}
     assert not simulation.overlap_prediction("test", 20)  # nobody is idle here

@@ -28,7 +28,7 @@ def test_bits_do_not_depend_on_workers(chosen: Experiment, tmp_path: Path) -> No
 
 
 @both
-def test_nor_on_a_resume(chosen: Experiment, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_bits(chosen: Experiment, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         rofl.run(chosen, tmp_path / "run", workers=0, listener=kill_after(1))
     assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(chosen)

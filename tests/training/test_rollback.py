@@ -54,7 +54,7 @@ class Attacker:
         return self
 
 
-def test_what_is_beyond_reason() -> None:
+def test_implausible_results_are_recognised() -> None:
     rollback = Rollback(experiment())
     for index in (1, 2, 3):
         rollback.observe(record(index))

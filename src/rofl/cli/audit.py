@@ -143,4 +143,4 @@ def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
     elif labels_out.suffix.casefold() != ".csv":
         raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
     elif labels_out.exists():
-        raise UserError(f"{labels_out} is there already.", "another --labels-out")
+        raise UserError(f"{labels_out} already exists.", "another --labels-out")

@@ -56,7 +56,7 @@ def serve(
     if folder.exists() and (
         not folder.is_dir() or {each.name for each in folder.iterdir()} - {_FLOWER, LOCK_FILE, LOG_FILE}
     ):
-        raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out, or --resume")
+        raise UserError(f"{folder} exists and is not an empty folder.", "another --out, or --resume")
     chosen = None if experiment is None else _complete(experiment, config)
     return _coordinate(RunDir(folder), config, chosen, callbacks or ServeCallbacks(), data_dir)
 

@@ -47,7 +47,7 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], r
         renew: Names of sites that get a new key in place of the old one, also where that was revoked.
 
     Raises:
-        UserError: If a name cannot be used, or a file that is there already cannot.
+        UserError: If a name cannot be used, or a file that already exists cannot.
     """
     server, register = folder / "server", folder / "server" / "sites.toml"
     known = load_file(register, parse_sites) if register.exists() else {}

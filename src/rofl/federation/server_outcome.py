@@ -63,7 +63,7 @@ class ServerOutcome:
         reports, known, federated = self.reports, self.reports.by_client, self.federated
         sites = {client: registry.sites[client] for client in sorted(registry.sites)}
         missing = [registry.name(client) for client in registry.members if client not in reports.finished]
-        note = " ".join(f"{name} did not come to the end." for name in missing)
+        note = " ".join(f"{name} did not finish." for name in missing)
         noise_ratio = federated.noise_ratio if federated and federated.images.truth_known else None
         metrics = AuditMetrics(
             detection=None,

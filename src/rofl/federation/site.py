@@ -108,7 +108,7 @@ def join(
     if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
-        raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
+        raise UserError("The address of the coordinator is not given.", "--server HOST:PORT")
     if credentials is None and server.rpartition(":")[0] not in _LOOPBACK:
         raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
     data: LocalData | PartitionedData

@@ -109,7 +109,7 @@ class SiteNode:
                 except httpx.HTTPError:  # the SuperNode starts, or has ended, which is checked below
                     pass
                 except RuntimeError as error:  # Flower gave a task without its message; a new connection gets it again
-                    self.on_message(f"The connection is made anew: {error}")
+                    self.on_message(f"Connecting again: {error}")
                     return
                 if not node.running:
                     self.on_message(f"The connection could not be made, or ended: {node.last_log_line()}")

@@ -143,7 +143,7 @@ def _check_kind(images: Dataset, model: str) -> None:
     if model in _MODEL_KINDS and kind not in _MODEL_KINDS[model]:
         what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
         fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)
-        raise UserError(f"{what} is nothing for the model {model}.", f"model.name={fits}")
+        raise UserError(f"{what} does not fit the model {model}.", f"model.name={fits}")
 
 
 def accuracy(logits: Tensor, truth: Tensor) -> float:

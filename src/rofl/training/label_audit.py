@@ -85,7 +85,7 @@ def audit_data(
         UserError: the run is not finished, the data has classes that the model does not know, or `out` is in use.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
+        raise UserError(f"{out} exists and is not an empty folder.", "another --out")
     return _judge(FinishedModel.read(model), data, RunDir(out), workers, data_dir, progress)
 
 

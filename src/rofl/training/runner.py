@@ -150,7 +150,7 @@ def _check_unused(folder: RunDir) -> None:
     if folder.exists():
         raise UserError(f"{path} already holds a run.", f"rofl resume {path}, or another --out")
     if path.exists() and (not path.is_dir() or {each.name for each in path.iterdir()} - {LOCK_FILE}):
-        raise UserError(f"{path} is in the way: it is not an empty folder.", "another --out")
+        raise UserError(f"{path} exists and is not an empty folder.", "another --out")
 
 
 def next_run_dir(experiment: Experiment) -> Path:

@@ -98,7 +98,7 @@ def test_the_command_writes_into_the_run_folder_and_refuses_a_folder_in_use(fini
     assert (run / "export-safetensors" / "model-card.md").is_file()
     again = command("export", "run", "--format", "safetensors", cwd=tmp_path)
     assert again.returncode == 2
-    assert "run/export-safetensors is in the way" in again.stderr
+    assert "run/export-safetensors exists and is not an empty folder" in again.stderr
     assert command("export", "run", "--format", "pickle", cwd=tmp_path).returncode == 2
     with pytest.raises(UserError, match="There is no format 'onix'"):
         rofl.export_model(run, "onix")  # type: ignore[arg-type]
