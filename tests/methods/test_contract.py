@@ -179,7 +179,7 @@ def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: 
 def test_awkward_clients_at_the_papers_learning_rate_never_give_nan(method: Method, name: str) -> None:
     net = toy.network(name, width=0.06)
     server_state, states = method.init(net), [{} for _ in CLIENTS]
-    for index in range(1, 5):
+    for index in range(1, 4):
         total = method.zero_update(server_state)
         for client, data in enumerate(CLIENTS.values()):
             ctx = RoundContext(index, toy.SEED, client)

@@ -57,8 +57,8 @@ def samples() -> dict[str, Any]:
     return {"images": images, "labels": given, "clients": [f"site {row % 3}" for row in range(90)]}
 
 
-def test_a_method_of_ones_own_runs_in_workers_and_is_named_in_the_settings(tmp_path: Path) -> None:
-    done = rofl.run(tiny(rounds=2), tmp_path / "run", method=Lazy(epochs=1, share=0.25), workers=1)
+def test_a_method_of_ones_own_is_named_in_the_settings(tmp_path: Path) -> None:
+    done = rofl.run(tiny(rounds=2), tmp_path / "run", method=Lazy(epochs=1, share=0.25), workers=0)
     settings = RunDir(done.folder).read_experiment().method
     assert (settings["name"], settings["share"]) == ("tests.training.test_components:Lazy", 0.25)
     assert done.summary.method == "tests.training.test_components:Lazy"
