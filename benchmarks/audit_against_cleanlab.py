@@ -23,8 +23,9 @@ import rofl
 from rofl.audit import average_precision, detection, find_suspects, suggestion_accuracy
 from rofl.errors import UserError
 from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import resume, start_simulation
+from rofl.training.runner import resume
 
 SETS = {
     "digits, symmetric 0.4": ("digits", {"noise__ratio": 0.4}),
@@ -49,7 +50,7 @@ def scores(flagged: Tensor, score: Tensor, wrong: Tensor) -> tuple[float, float]
 def compare(folder: Path) -> dict[str, float]:
     """Both audits of one run."""
     place = RunDir(folder)
-    experiment, checkpoint = place.read_experiment(), place.read_checkpoint()
+    experiment, checkpoint = place.read_experiment(), place.checkpoints.read()
     assert checkpoint is not None
     federated, network = load_inputs(experiment, None)
     with start_simulation(experiment, federated, network, checkpoint.server_state) as simulation:

@@ -14,8 +14,8 @@ import rofl
 from rofl.data.dataset import Dataset
 from rofl.models import build
 from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.network_choice import settle_network
-from rofl.training.runner import start_simulation
 
 NETWORK, SIDE, SAMPLES, CLIENTS = "timm:resnet18", 64, 200, 4
 PARTS: dict[str, dict[str, object]] = {
@@ -55,7 +55,7 @@ def measure(data: Dataset, weights: Path, changes: dict[str, object]) -> str:
     started = time.process_time()
     with start_simulation(experiment, federated, network, state, workers=0) as simulation:
         ready = time.process_time()
-        (result,) = simulation.rounds(state, 1, 1)
+        result = simulation.run_round(state, 1)
         seconds = time.process_time() - ready
     sent = result.traffic.up_model / len(result.cohort) / 1e6
     return f"{ready - started:.1f} s | {seconds:.2f} s | {sent:.3f} MB"

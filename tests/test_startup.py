@@ -9,6 +9,7 @@ import pytest
 import rofl
 
 SLOW = {"torch", "numpy", "pandas", "plotly", "sklearn", "scipy", "pyarrow", "flwr", "pydantic", "PIL"}
+SLOW |= {"mlflow", "tensorboard"}
 CALL = "import sys; sys.argv = ['rofl', *{arguments}]; from rofl.cli import main; main()"
 TELL = "import atexit, json, sys; atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
 
@@ -48,11 +49,3 @@ def test_names_come_when_they_are_asked_for() -> None:
     assert not imported("import rofl, rofl.errors; rofl.UserError; dir(rofl)") & SLOW
     assert set(rofl.__all__) <= set(dir(rofl))
     assert not hasattr(rofl, "nonsense")
-
-
-def test_the_first_run_begins_without_scikit_learn() -> None:
-    packages = imported(
-        "import rofl; from rofl.data.federated import load_federated as load; load(rofl.preset('digits').split)"
-    )
-    assert "torch" in packages
-    assert not packages & {"plotly", "sklearn", "scipy", "pandas", "pyarrow", "flwr"}

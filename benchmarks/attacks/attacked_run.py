@@ -23,8 +23,8 @@ from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_engine import ServerEngine
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import SiteGate
-from rofl.federation.site_records import SiteEvaluation
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import ServerState, Update
 from rofl.simulation import rounds
@@ -102,8 +102,8 @@ class _Excluding(FlowerEngine):
         super().__init__(driver, masks=masks)
         object.__setattr__(self, "_always", frozenset({BAD}) if without_bad else frozenset())
 
-    def rounds(self, server_state: Any, first: int, last: int, cautious: bool = False, aside: Any = frozenset()) -> Any:
-        return super().rounds(server_state, first, last, cautious, aside | self._always)  # type: ignore[attr-defined]
+    def run_round(self, server_state: Any, index: int, cautious: bool = False, aside: Any = frozenset()) -> Any:
+        return super().run_round(server_state, index, cautious, aside | self._always)  # type: ignore[attr-defined]
 
 
 def _engine(chosen: Experiment, masks: bool) -> tuple[RoundDriver, bool]:

@@ -72,7 +72,7 @@ def _trained(transport: str) -> tuple[float, Tensors]:
     """Return the accuracy (mean of the last ten rounds) and the weights of a run on digits."""
     with tempfile.TemporaryDirectory() as place:
         done = rofl.run(rofl.preset("digits", rounds=ROUNDS, transport=transport), Path(place) / "run")
-        checkpoint = RunDir(done.folder).read_checkpoint()
+        checkpoint = RunDir(done.folder).checkpoints.read()
         assert checkpoint is not None
         return done.summary.test_accuracy, checkpoint.server_state.model
 

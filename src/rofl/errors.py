@@ -1,4 +1,4 @@
-"""What ends a run and is no fault of the program: a mistake that is the user's to mend, and the user's wish."""
+"""Errors that the user can fix, and interruption by Ctrl-C."""
 
 import difflib
 from collections.abc import Iterable

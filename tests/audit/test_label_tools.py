@@ -257,7 +257,7 @@ def test_images_that_are_no_files_are_written(tmp_path: Path) -> None:
 def test_exports_that_cannot_be_are_one_sentence(judged: Judged, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(UserError, match="full is in the way: it is not an empty folder"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder"):
         judged.export("cvat", tmp_path / "full")
     with pytest.raises(UserError, match="No label looks wrong, so there is nothing to review"):
         export_suspects("cvat", tmp_path / "out", [row for row in judged.rows if not row.flagged], judged.federated)

@@ -86,7 +86,7 @@ def test_the_noise_matrix_is_that_of_the_twin_and_its_rows_sum_to_one(counts: li
 
 
 @given(tables())
-def test_it_lies_between_the_counts_and_symmetric_noise(counts: list[list[int]]) -> None:
+def test_the_noise_matrix_lies_between_the_counts_and_symmetric_noise(counts: list[list[int]]) -> None:
     assume(agreement(counts) >= 0.5)
     found, raw = audit.noise_matrix(torch.tensor(counts)), audit.transition(torch.tensor(counts))
     even = noise.symmetric(len(counts), 1 - agreement(counts))
@@ -142,14 +142,14 @@ def judged(draw: st.DrawFn) -> tuple[list[int], Matrix]:
 
 
 @given(judged())
-def test_what_is_learnt_is_what_the_twin_says(case: tuple[list[int], Matrix]) -> None:
+def test_the_memorized_share_is_that_of_the_naive_version(case: tuple[list[int], Matrix]) -> None:
     labels, probabilities = case
     found = audit.memorized_share(torch.tensor(labels), real(probabilities))
     assert found == pytest.approx(posterior.learnt_noise(labels, probabilities))
 
 
 @given(networks(), st.booleans())
-def test_it_is_a_share_whatever_the_order(case: tuple[Tensor, Tensor], single: bool) -> None:
+def test_the_memorized_share_is_in_0_to_1_in_any_order(case: tuple[Tensor, Tensor], single: bool) -> None:
     labels, probabilities = case
     probabilities = probabilities.float() if single else probabilities
     found, turned = audit.memorized_share(labels, probabilities), order(len(labels))

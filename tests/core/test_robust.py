@@ -18,7 +18,7 @@ def changes(clients: int, seed: int = 0) -> list[Tensors]:
 
 
 @pytest.mark.parametrize("clients", [3, 4, 5, 8])
-def test_they_are_those_of_flower(clients: int) -> None:
+def test_median_trimmed_mean_and_krum_are_those_of_flower(clients: int) -> None:
     aggregate = pytest.importorskip("flwr.server.strategy.aggregate")
     ours, bad = changes(clients), expected_bad(clients, 0.2)
     ours[1] = {name: -50 * value for name, value in ours[1].items()}

@@ -53,13 +53,13 @@ def test_the_chosen_folder_comes_first(monkeypatch):
     assert data_dir(Path("/chosen")) == Path("/chosen")
 
 
-def test_then_the_environment(monkeypatch):
+def test_the_environment_variable_is_second(monkeypatch):
     monkeypatch.setenv("ROFL_DATA", "/from/environment")
     assert data_dir(None) == Path("/from/environment")
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_then_the_users_cache(monkeypatch, value):
+def test_the_users_cache_is_last(monkeypatch, value):
     if value is None:
         monkeypatch.delenv("ROFL_DATA", raising=False)
     else:

@@ -328,7 +328,7 @@ def test_a_file_that_is_not_there_or_a_folder_is_told(tmp_path: Path) -> None:
 
 def test_a_file_is_never_replaced(file: Path) -> None:
     before = file.read_bytes()
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         load_federated(chosen().split).save(file)
     with pytest.raises(UserError, match="nothing was drawn"):
         loaded(file).save(file.with_name("copy"))

@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_is_told_with_who_writes_one(tmp_path: Path) ->
 
 def test_a_file_is_never_replaced(file: Any, tmp_path: Path) -> None:
     path = file("thesis")
-    with pytest.raises(UserError, match="is there already") as error:
+    with pytest.raises(UserError, match="already exists") as error:
         label_csv.write_labels(path, [])
     assert (error.value.hint, path.read_text()) == ("another --labels-out", "thesis")
     with pytest.raises(UserError, match="cannot be written"):

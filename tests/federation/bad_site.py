@@ -29,7 +29,7 @@ from rofl.federation.masking.peers import MaskSession
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.methods.base import ServerState, Update
 
 

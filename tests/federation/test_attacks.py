@@ -20,7 +20,7 @@ from rofl.federation.default_bounds import check_shares, with_bounds
 from rofl.federation.greeting_checks import Conditions, check_greeting
 from rofl.federation.masking.peers import Peer
 from rofl.federation.server_config import ServerConfig
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from tests.flow.called import rofl as call
 
 TINY: dict[str, Any] = {"rounds": 6, "data__train": 300, "data__test": 100, "method__epochs": 1}

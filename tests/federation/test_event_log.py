@@ -115,7 +115,7 @@ def test_a_coordinator_logs_what_it_asked_and_what_came(tmp_path: Path) -> None:
         return handle(message, context)  # type: ignore[arg-type]
 
     grid.app = failing  # type: ignore[assignment]
-    list(FlowerEngine(driver).rounds(begin(chosen), 1, 1))
+    FlowerEngine(driver).run_round(begin(chosen), 1)
     entries = read_log(tmp_path)
     assert [entry.event for entry in entries[:6]] == [*["asked"] * 3, *["admitted"] * 3]
     assert [entry.facts["site"] for entry in entries[6:9]] == ["client 0", "client 1", "client 2"]

@@ -24,9 +24,10 @@ from rofl.federation.greeting_checks import Conditions
 from rofl.federation.protocol import PROTOCOL, RoundRequest, put_sums
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
-from rofl.federation.site_records import SiteInfo, SiteReport
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.site_report import SiteReport
 from rofl.federation.tensor_records import put_tensors
 from tests.federation.in_memory_grid import InMemoryGrid
 from tests.federation.test_in_memory import begin, experiment
@@ -155,11 +156,11 @@ def test_whatever_a_site_sends_the_others_finish(name: str, tmp_path: Path) -> N
     registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
     driver = RoundDriver(registry, chosen.build_method(), 3, chosen.seed, chosen.toml())
     engine, state = FlowerEngine(driver), begin(chosen)
-    for result in engine.rounds(state, 1, 1):
-        assert list(result.dropped) == [1]
-        assert result.dropped[1].isprintable()
-        assert len(result.dropped[1]) < 1200
-        state = result.server_state
+    result = engine.run_round(state, 1)
+    assert list(result.dropped) == [1]
+    assert result.dropped[1].isprintable()
+    assert len(result.dropped[1]) < 1200
+    state = result.server_state
     assert engine.evaluate(state, 1, 10).accuracy is not None
     reports = engine.finish(state, 1, "[]", 10)
     assert (reports.finished, sorted(reports.by_client)) == ({0, 2}, [0, 2])

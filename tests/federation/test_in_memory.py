@@ -1,7 +1,7 @@
 """The Flower engine without a network: digests, client states, and answers that cannot be used."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from rofl.federation.site_registry import SiteRegistry
 from rofl.federation.tensor_records import get_tensors
 from rofl.methods import METHODS
 from rofl.methods.base import ServerState, Update
+from rofl.simulation.rounds import RoundResult
 from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.loop import Names, load_or_init, train
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import start_simulation
 from tests.federation.in_memory_grid import InMemoryGrid
 
 CLIENTS, ROUNDS = 3, 3
@@ -64,8 +65,15 @@ def federation_of(chosen: Experiment, grid: InMemoryGrid, state_rounds: dict[int
     return FlowerEngine(driver)
 
 
+def rounds(federation: FlowerEngine, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
+    for index in range(first, last + 1):
+        result = federation.run_round(server_state, index)
+        server_state = result.server_state
+        yield result
+
+
 def last(federation: FlowerEngine, server_state: ServerState, first: int = 1, until: int = ROUNDS) -> ServerState:
-    for report in federation.rounds(server_state, first, until):
+    for report in rounds(federation, server_state, first, until):
         assert report.dropped == {}
         server_state = report.server_state
     return server_state
@@ -88,7 +96,7 @@ def test_with_fixed_point_every_method_gives_it_too_in_any_order(method: str, tm
     server_state, updates = begin(chosen), []
     for index in (1, 2):
         plan = federation.driver.begin(server_state, index)
-        replies = dict(federation._send("train", plan.requests, plan.nodes))
+        replies = dict(federation.sites.send("train", plan.requests, plan.nodes))
         updates.append(replies[plan.cohort[0]])
         turned = replace(plan, cohort=plan.cohort[::-1])
         server_state = federation.driver.aggregate(turned, replies).server_state
@@ -128,7 +136,7 @@ def test_a_last_round_without_any_update_is_an_error_of_a_federation_too(
     start = load_or_init(folder, chosen, load_inputs(chosen, None)[1])
     with pytest.raises(UserError, match=r"In the last round, 1, no client's .*out of paper.* rofl serve --resume"):
         train(folder, chosen, start, ServerEngine(engine, 10, None), None)
-    assert folder.read_checkpoint() is None
+    assert folder.checkpoints.read() is None
 
 
 @pytest.mark.parametrize("transport", ["full", "fixed"])
@@ -212,7 +220,7 @@ def test_an_answer_that_cannot_be_used_is_left_out_with_the_reason(name: str, mo
     monkeypatch.setattr(SiteClient, "train", spoilt)
     chosen = experiment(cohort=CLIENTS, rounds=1)
     federation = federation_of(chosen, grid_of())
-    (report,) = federation.rounds(begin(chosen), 1, 1)
+    report = federation.run_round(begin(chosen), 1)
     assert list(report.dropped) == [1]
     assert REASONS[name] in report.dropped[1]
     assert federation.state_rounds == {0: 1, 2: 1}
@@ -231,7 +239,7 @@ def test_a_message_that_is_none_of_ours_is_left_out(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(client_app, "encode_update", strange)
     chosen = experiment(cohort=CLIENTS, rounds=1)
-    (report,) = federation_of(chosen, grid_of()).rounds(begin(chosen), 1, 1)
+    report = federation_of(chosen, grid_of()).run_round(begin(chosen), 1)
     assert report.dropped == dict.fromkeys(range(CLIENTS), "it has no record 'sums'")
     assert digest(report.server_state.model) == digest(begin(chosen).model)
 
@@ -256,7 +264,7 @@ def test_an_update_is_what_the_method_asks_for_and_a_few_numbers() -> None:
         return numbers
 
     grid.push_messages = listening  # type: ignore[method-assign]
-    list(federation_of(chosen, grid).rounds(begin(chosen), 1, 1))
+    federation_of(chosen, grid).run_round(begin(chosen), 1)
     update = seen[-1]
     assert set(update) == {"arrays", "layout", "sums"}
     zero = chosen.build_method().zero_update(begin(chosen))

@@ -22,7 +22,7 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site import SiteConfig, preview
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.training.lock import exclusive
 from tests.data.user import places
 from tests.flow.called import Done, rofl
@@ -73,7 +73,7 @@ def test_the_settings_fit_the_sites_again_when_they_come_as_text() -> None:
     assert experiment_from_toml(agreed.toml()) == agreed
 
 
-def test_what_departs_is_facts_arrays_and_sums(scans: Path) -> None:
+def test_a_dry_run_lists_facts_arrays_and_sums(scans: Path) -> None:
     outgoing = preview(SiteConfig(client=1, name="south", data=scans))
     key = outgoing.info.mask_key
     assert outgoing.info == SiteInfo(1, "south", 24, 8, 1, places.CLASSES, key)  # a fifth is held out
@@ -156,8 +156,8 @@ SERVE = {
     "no such keys": (_nothing, "--credentials nowhere", "There is no folder nowhere of credentials."),
     "a site's keys": (_keys, "--credentials keys/sites/north", "keys/sites/north has a site's credentials"),
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
-    "how many": (_nothing, "--insecure", "It is not said how many sites there are to be."),
-    "in the way": (_local_run, "--insecure --clients 2 --out run", "run is in the way: it is not an empty folder."),
+    "how many": (_nothing, "--insecure", "The number of sites is not given."),
+    "in the way": (_local_run, "--insecure --clients 2 --out run", "run exists and is not an empty folder."),
     "local run": (_local_run, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
     "no run": (_nothing, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
     "public": (
@@ -177,7 +177,7 @@ JOIN = {
         "--server a:1 --credentials keys/server",
         "keys/server has the coordinator's credentials, not a site's.",
     ),
-    "no server": (_nothing, "--insecure", "It is not said where the coordinator is."),
+    "no server": (_nothing, "--insecure", "The address of the coordinator is not given."),
     "elsewhere": (_nothing, "--server a.example.org:1 --insecure", "--insecure is for one machine"),
     "finished": (_finished, "--server 127.0.0.1:1 --insecure --out run", "run already holds what a run left here."),
     "no data": (_nothing, "--server 127.0.0.1:1 --insecure --data nowhere", "nowhere"),

@@ -123,7 +123,7 @@ class Federation:
     def finish(self, local: Path) -> frozenset[int]:
         """End a run with the model of a run on one machine; return the sites that came to the end."""
         run = RunDir(local)
-        state = run.read_model(run.read_summary())
+        state = run.checkpoints.read_saved_model(run.read_summary())
         history = json.dumps([record.model_dump() for record in run.read_history()])
         return self.coordinator().finish(state, self.chosen.rounds, history, classes=10).finished
 
@@ -238,7 +238,7 @@ def test_a_site_that_does_not_answer_stops_nobody(kind: str, masks: bool, local:
     assert federation.finish(local) == {0, 1, 2}
     assert any("client 1 is not counted" in text for text in federation.heard)
     assert federation.said == {0: [], 1: [], 2: []}  # all judge by the sums of those that answered
-    assert RunDir(tmp_path / "sites").read_noise(10) is not None
+    assert RunDir(tmp_path / "sites").audit.read_noise(10) is not None
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -402,12 +402,12 @@ def test_an_estimate_arrives_as_it_was_sent() -> None:
 
 def test_a_wrong_estimate_changes_no_list(local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator says of every label that it comes from another class."""
-    from rofl.federation import flower_engine
+    from rofl.federation import noise_exchange
 
     alone = Federation(settings(), tmp_path / "alone", answer=silent("query.noise", clients=(0, 1, 2)))
     alone.finish(local)
     wrong = LabelNoise(2 * torch.eye(10, dtype=torch.float64), 0.0)
-    monkeypatch.setattr(flower_engine, "noise_of_sums", lambda *sums: wrong)
+    monkeypatch.setattr(noise_exchange, "noise_of_sums", lambda *sums: wrong)
     federation = Federation(settings(), tmp_path / "sites")
     assert federation.finish(local) == {0, 1, 2}
     assert all(rows == alone.lists()[client] for client, rows in federation.lists().items())

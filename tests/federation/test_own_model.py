@@ -8,9 +8,9 @@ from rofl.federation.masking.peers import MaskSession, Peer
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.own_model import OwnModel
 from rofl.federation.protocol import RoundRequest
+from rofl.federation.site_evaluation import SiteEvaluation, get_vote
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_policy import SitePolicy
-from rofl.federation.site_records import SiteEvaluation, get_vote
 from rofl.training.held_out import HeldOut
 
 EVEN = [10] * 4
@@ -60,6 +60,6 @@ def test_a_vote_leaves_beside_the_masked_sums_if_the_policy_allows_it(allowed: b
     assert "sums" not in content
 
 
-def test_what_is_no_vote_is_none() -> None:
+def test_a_malformed_vote_counts_as_none() -> None:
     for value in (1, "yes", [True]):
         assert get_vote(RecordDict({"vote": ConfigRecord({"objects": value})})) is None  # type: ignore[dict-item]

@@ -19,7 +19,7 @@ from rofl.training.inputs import load_inputs
 from rofl.training.network_choice import settle_network
 from tests.federation.masking.masked import MaskedGrid
 from tests.federation.masking.masked import federation_of as masked_federation_of
-from tests.federation.test_in_memory import begin, experiment, federation_of, grid_of, last
+from tests.federation.test_in_memory import begin, experiment, federation_of, grid_of, last, rounds
 from tests.models.networks import needs_peft, trained_small
 
 LORA = {"model__lora": 2, "method__lr": 0.02}
@@ -57,7 +57,7 @@ def test_masked_sums_give_it_too(method: str, part: dict[str, object], weights: 
     local = rofl.run(chosen, tmp_path / "run", workers=0)
     masked, plain = MaskedGrid(3), MaskedGrid(3)
     for grid, masks in ((masked, True), (plain, False)):
-        *_, state = masked_federation_of(chosen, grid, masks).rounds(begin(chosen), 1, 2)
+        *_, state = rounds(masked_federation_of(chosen, grid, masks), begin(chosen), 1, 2)
         assert state.dropped == {}
         assert digest(state.server_state.model, state.server_state.aux) == local.summary.digest
     sent = [set(reply.content) for grid in (masked, plain) for reply in grid.replies("train").values()]

@@ -53,10 +53,10 @@ def test_a_run_begins_with_the_quorum_and_the_others_may_come_later() -> None:
         started(grid, messages, fewest=3)
     registry = started(grid, messages, fewest=2)
     engine, state = engine_of(registry), begin(light())
-    (result,) = engine.rounds(state, 1, 1)
+    result = engine.run_round(state, 1)
     assert result.dropped == {2: "it is not connected"}
     grid.offline = set()
-    (result,) = engine.rounds(result.server_state, 2, 2)
+    result = engine.run_round(result.server_state, 2)
     assert result.dropped == {}
 
 
@@ -65,13 +65,13 @@ def test_a_round_of_fewer_than_the_quorum_changes_nothing() -> None:
     registry = started(grid, messages)
     engine, state = engine_of(registry, timeout=0.1, quorum=3), begin(light())
     grid.silent = {3}
-    (result,) = engine.rounds(state, 1, 1)
+    result = engine.run_round(state, 1)
     late, few = "it did not answer within 0.1 s", "2 sites answered, and 3 must"
     assert result.dropped == {0: few, 1: late, 2: few}
     assert digest(result.server_state.model) == digest(state.model)
     grid.offline = {3}
     with pytest.raises(UserError, match=r"Only 2 sites of this round came back within 0.3 s: east\."):
-        list(engine.rounds(state, 2, 2))
+        engine.run_round(state, 2)
 
 
 def test_a_straggler_is_set_aside_after_two_rounds_and_comes_back_when_it_answers() -> None:
@@ -83,7 +83,7 @@ def test_a_straggler_is_set_aside_after_two_rounds_and_comes_back_when_it_answer
         grid.silent = {3} if index < 4 else set()
         if index == 4:
             registry._asked.clear()  # as it is after a minute: the question is asked again
-        (result,) = engine.rounds(state, index, index)
+        result = engine.run_round(state, index)
         state = result.server_state
         dropped.append(result.dropped)
     late, aside = {1: "it did not answer within 0.2 s"}, {1: "it is set aside until it answers"}
@@ -114,7 +114,7 @@ def test_a_resume_goes_on_without_a_site_that_is_gone_for_good(tmp_path: Path) -
         registry.take_out(["est"])
     registry.take_out(["east"])
     assert len(registry.wait_for_sites(RoundRequest(light().toml()), 1)) == 2
-    (result,) = engine_of(registry).rounds(begin(light()), 1, 1)
+    result = engine_of(registry).run_round(begin(light()), 1)
     assert (result.cohort, result.dropped) == ([0, 2], {})
     grid.offline = set()
     registry.discover(RoundRequest(light().toml()))
@@ -131,7 +131,7 @@ def test_with_masks_two_of_three_sites_go_on() -> None:
     engine, state = FlowerEngine(driver, 60, masks=True), begin(chosen)
     grid.offline = {3}
     registry.take_out(["client 1"])
-    (result,) = engine.rounds(state, 1, 1)
+    result = engine.run_round(state, 1)
     assert (result.cohort, result.dropped) == ([0, 2], {})
     assert digest(result.server_state.model) != digest(state.model)
     assert engine.evaluate(result.server_state, 1, 10).accuracy is not None
@@ -144,13 +144,13 @@ def test_a_site_that_joins_later_takes_part_from_the_next_round_on() -> None:
     driver = RoundDriver(registry, light().build_method(), 2, 0, light().toml(), 0.3)  # data for the one to come, too
     engine, state = FlowerEngine(driver), begin(light())
     grid.offline = set()
-    (result,) = engine.rounds(state, 1, 1)
+    result = engine.run_round(state, 1)
     assert result.cohort == [0, 1]
     assert messages[-1] == "south is not one of the run's sites."
     registry.open_to_others = True  # as it is once the rounds have begun
     registry._discovered.clear()
-    (result,) = engine.rounds(result.server_state, 2, 2)
-    (result,) = engine.rounds(result.server_state, 3, 3)
+    result = engine.run_round(result.server_state, 2)
+    result = engine.run_round(result.server_state, 3)
     assert sorted(result.cohort) == [0, 1, 2]
     assert result.dropped == {}
 

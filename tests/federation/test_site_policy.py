@@ -29,9 +29,10 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import Refusal, RoundRequest, decode_update, encode_request
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_data import LocalData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import Declined, SiteGate
 from rofl.federation.site_policy import SitePolicy, write_policy
-from rofl.federation.site_records import SiteEvaluation, SiteReport
+from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState
 from rofl.training.inputs import load_inputs
 from tests.data.user import places
@@ -101,7 +102,7 @@ def test_single_labels_are_not_read_through_a_test_of_one_sample(scans: Path, tm
     assert [entry.event for entry in read_log(tmp_path / "log")] == ["asked", "refused"] * 2
 
 
-def test_nor_where_the_site_allows_subsets(scans: Path) -> None:
+def test_counts_of_few_samples_are_withheld_also_where_the_site_allows_subsets(scans: Path) -> None:
     """The number of samples that counts are of has a limit of its own."""
     site = guarded(scans, subsetting=True)
     counts = SiteEvaluation.decode(site.ask("evaluate", site.settings(data__validation=3, data__test=1)))
@@ -326,7 +327,7 @@ def test_the_file_that_is_written_is_the_default_policy(tmp_path: Path) -> None:
     assert read_policy(SiteConfig(credentials=tmp_path)) == SitePolicy()
     text = (tmp_path / "policy.toml").read_text()
     assert text.count("\n# ") == len(SitePolicy.model_fields)  # a comment on each
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         write_policy(tmp_path / "policy.toml")
 
 

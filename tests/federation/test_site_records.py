@@ -19,8 +19,10 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import PROTOCOL, ProtocolError, RoundRequest, decode_request, encode_request, put_sums
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import LocalData, PartitionedData
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport, pooled_accuracy, pooled_counts
+from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy, pooled_counts
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_registry import SiteRegistry
+from rofl.federation.site_report import SiteReport
 from rofl.federation.tensor_records import put_tensors
 from rofl.training.held_out import HeldOut
 from tests.data.user import places
@@ -149,7 +151,7 @@ def test_every_request_carries_the_version_and_both_sides_name_it(monkeypatch: p
         return send(messages)
 
     monkeypatch.setattr(grid, "push_messages", watch)
-    (result,) = federation.rounds(begin(experiment(rounds=1)), 1, 1)
+    result = federation.run_round(begin(experiment(rounds=1)), 1)
     federation.evaluate(result.server_state, 1, 10)
     federation.finish(result.server_state, 1, "[]", 10)
     assert kinds == {"query.describe", "train", "evaluate", "query.noise", "query.finish"}  # no better than by chance

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rofl.errors import UserError
 from rofl.federation.coordinator_link import CoordinatorLink, CoordinatorState
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
-from rofl.federation.gateway import server
+from rofl.federation.gateway import guarded_protocol, server
 from rofl.federation.gateway.admission import Admission, AdmittedKey, RefusedError
 from rofl.federation.gateway.admission import signed_headers as sign
 from rofl.federation.gateway.connection_pool import ConnectionPool, OpenConnection
@@ -178,8 +178,8 @@ def test_silent_connections_are_closed_and_few_are_open_at_a_time(
 def test_slow_headers_and_bodies_are_not_waited_for(
     stand_in: StandIn, made: ServerCredentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_HEADERS", 0.5)
-    monkeypatch.setattr(server, "_BODY", 0.5)
+    monkeypatch.setattr(guarded_protocol, "_HEADERS", 0.5)
+    monkeypatch.setattr(guarded_protocol, "_BODY", 0.5)
     monkeypatch.setattr(server, "_SWEEP", 0.1)
     trust = ssl.create_default_context(cafile=made.ca)
     signed = "".join(f"{name}: {value}\r\n" for name, value in sign(site_key(made)).items())

@@ -17,7 +17,7 @@ from rofl.errors import UserError
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.training.network_choice import network_at_sites
 from tests.data.user import places
 

@@ -20,8 +20,8 @@ from rofl.cli import main
 from rofl.cli.resolve import ExperimentOptions, resolve_experiment
 from rofl.data.federated import load_federated
 from rofl.data.spreadsheet import unescape_cell
+from rofl.errors import Interrupted
 from rofl.training import label_audit
-from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
 from tests.data.user import places
 from tests.flow.audited import CLASSES, CLIENTS, SETS, digits, files, own, write_photos
@@ -127,7 +127,7 @@ def table(path: Path | str) -> list[dict[str, str]]:
 
 def listed(folder: Path | str) -> dict[str, SuspectRow]:
     """Sample -> its line in the lists."""
-    return {row.sample: row for row in RunDir(Path(folder)).read_suspects()}
+    return {row.sample: row for row in RunDir(Path(folder)).audit.read_suspects()}
 
 
 def page(path: Path | str, *decisions: tuple[object, ...]) -> str:
@@ -163,7 +163,7 @@ def test_lists_are_computed_again_byte_for_byte_and_nothing_else_changes(
 
 def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     out, err = audit(copied(first), "--show", "3")
-    rows = RunDir(Path("run")).read_suspects()
+    rows = RunDir(Path("run")).audit.read_suspects()
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.startswith("│")]
     clients, suspects = lines[:5], lines[5:]
     assert clients[-1][:3] == ["all", "300", str(sum(row.flagged for row in rows))]
@@ -315,7 +315,7 @@ def test_a_file_that_is_there_stays_and_nothing_is_computed(
     first: Path, refused: Any, nothing_is_computed: None
 ) -> None:
     Path("new.csv").write_text("thesis")
-    said = "error: new.csv is there already. Try: another --labels-out"
+    said = "error: new.csv already exists. Try: another --labels-out"
     assert refused(first, "--labels-out", "new.csv") == said
     assert refused("--model", first, "--data", "x", "--out", "out", "--labels-out", "new.csv") == said
     assert files(Path()) == {"new.csv": b"thesis"}
@@ -474,7 +474,7 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
     found = {sample: line.suggested for sample, line in lists.items() if line.flagged}
     assert found == {sample: label for sample, label in truth.items() if sample.split("/")[1] != label}
     assert {row["sample"]: row["label"] for row in table("new.csv")} == {**truth, "site 2/cat/late.png": "cat"}
-    kept = RunDir(Path("deep/out")).read_features()
+    kept = RunDir(Path("deep/out")).audit.read_features()
     assert kept is not None
     assert sorted(kept.rows.tolist()) == list(range(len(lists)))
     for name in (*CLIENTS, *CLASSES):
@@ -519,7 +519,7 @@ def test_one_class_only_a_list_and_arrays_are_judged(learnt: Path, audit: Any, m
     for data, client in (("new.v2", "new.v2"), ("new.v2/list.csv", "list"), ("new.v2/a.npz", "a")):
         out, _ = audit("--model", learnt, "--data", data, "--out", f"out {client}", "--json")
         assert json.loads(out)["estimated"]["clients"] == {client: 0.25}
-        assert [line.suggested for line in RunDir(Path(f"out {client}")).read_suspects()] == ["dog", *["cat"] * 3]
+        assert [line.suggested for line in RunDir(Path(f"out {client}")).audit.read_suspects()] == ["dog", *["cat"] * 3]
     monkeypatch.chdir("new.v2")
     out, _ = audit("--model", learnt, "--data", ".", "--json")
     found = json.loads(out)
@@ -559,8 +559,8 @@ NEW_MISTAKES = {
     "class": ("strange", "out", "The model does not know these classes of", "cow. Try: [b]ox, cat, dog"),
     "table": ("t.csv", "out", "is a table, and the model was not trained on one", ""),
     "unreadable": ("broken", "out", "There is no sample to audit in", "Try: rofl data check"),
-    "full folder": ("new", "new", "new is in the way: it is not an empty folder", "Try: another --out"),
-    "a file": ("new", "t.csv", "t.csv is in the way", "Try: another --out"),
+    "full folder": ("new", "new", "new exists and is not an empty folder", "Try: another --out"),
+    "a file": ("new", "t.csv", "t.csv exists and is not an empty folder", "Try: another --out"),
 }
 
 
@@ -660,7 +660,7 @@ def test_an_audit_is_of_a_run_or_of_new_data(arguments: list[str], first: Path, 
 def test_suspects_go_to_a_tool_and_decisions_come_back(learnt: Path, audit: Any) -> None:
     run = copied(learnt)
     _, err = audit(run, "--export", "fiftyone", "--out", "for fiftyone")
-    suspects = [row for row in RunDir(run).read_suspects() if row.flagged]
+    suspects = [row for row in RunDir(run).audit.read_suspects() if row.flagged]
     assert f"{len(suspects)} samples for fiftyone: for fiftyone Next: fiftyone.Dataset.from_dir" in err
     file = Path("for fiftyone/labels.json")
     content = json.loads(file.read_text())
@@ -688,7 +688,7 @@ def test_an_export_into_a_full_folder_is_refused_before_anything_is_computed(
 ) -> None:
     Path("out").mkdir()
     Path("out/x").touch()
-    assert "out is in the way: it is not an empty folder." in refused(learnt, "--export", "cvat", "--out", "out")
+    assert "out exists and is not an empty folder." in refused(learnt, "--export", "cvat", "--out", "out")
 
 
 # --- JSON, and names ---
@@ -713,7 +713,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(learnt: Path, audit
     out, _ = audit(copied(learnt, "[red]run"), "--show", "100")
     for name in (*CLIENTS, *CLASSES):
         assert f"│ {name} " in out
-    line = next(line for line in RunDir(learnt).read_suspects() if line.client == "[red]x")
+    line = next(line for line in RunDir(learnt).audit.read_suspects() if line.client == "[red]x")
     assert f"│ {line.sample} " in out
     out, err = audit("[red]run", "--show", "0")
     for name in CLIENTS:

@@ -95,7 +95,7 @@ def test_a_full_disk_and_a_read_only_one(disk: Path) -> None:
 def test_output_that_cannot_be_written_ends_in_one_sentence() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "rofl", "presets", "--json"], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "rofl", "--version"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert (done.returncode, done.stderr) == (2, "error: No space left on device.\n")
 

@@ -18,7 +18,7 @@ from rofl.methods import METHODS, FedAvg, RoundContext, ServerState, Update
 from rofl.simulation.engine import Simulation
 from rofl.training.label_audit import audit_run
 from rofl.training.run_dir import RunDir
-from tests.flow.test_resume import Axe, measure_beside, moments
+from tests.flow.test_resume import Fault, measure_beside, moments
 from tests.flow.tiny import Killed, kill_after, outcome, tiny
 from tests.simulation.misbehaving import Moody
 
@@ -116,7 +116,7 @@ def test_the_saved_model_is_that_of_the_best_round(chosen: rofl.Run) -> None:
     assert best < 7, agreed
     assert summary.model_accuracy == chosen.history[best - 1].accuracy
     assert summary.final_accuracy == chosen.history[-1].accuracy
-    saved, last = folder.read_model(summary), folder.read_checkpoint()
+    saved, last = folder.checkpoints.read_saved_model(summary), folder.checkpoints.read()
     assert last is not None
     assert digest(saved.model, saved.aux) == summary.selected_digest
     assert digest(last.server_state.model, last.server_state.aux) == summary.digest
@@ -127,7 +127,7 @@ def test_an_audit_uses_the_saved_model_and_all_samples(chosen: rofl.Run) -> None
     before = outcome(chosen.folder)
     audit_run(chosen.folder, workers=0)
     assert outcome(chosen.folder) == before
-    assert len(RunDir(chosen.folder).read_suspects()) == 200
+    assert len(RunDir(chosen.folder).audit.read_suspects()) == 200
 
 
 def test_a_validation_share_is_of_every_client_and_nobody_trains_on_it() -> None:
@@ -144,14 +144,15 @@ def test_a_validation_share_is_of_every_client_and_nobody_trains_on_it() -> None
         assert torch.equal(alone.labels[alone.validation[0]], drawn.labels[drawn.validation[client]])
 
 
-def test_a_run_stops_when_nothing_improves(tmp_path: Path) -> None:
+def test_a_run_stops_when_nothing_improves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**SHORT, "rounds": 30, "patience": 2, "method__lr": 1e-6}
     run = rofl.run(tiny(**settings), tmp_path / "run", workers=0)
     summary = run.summary
     assert summary.rounds == 30
     assert summary.rounds_run == len(run.history) < 30
     assert summary.stopped.startswith(f"Stopped after {summary.rounds_run} of 30 rounds: ")
-    two = rofl.run(tiny(**settings), tmp_path / "two", workers=2)  # evaluated beside the next round
+    monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)  # as several workers do
+    two = rofl.run(tiny(**settings), tmp_path / "two", workers=0)
     assert outcome(two.folder) == outcome(run.folder)
 
 
@@ -174,11 +175,11 @@ def test_wherever_it_is_killed_it_decides_the_same(
     expected = outcome(whole.folder)
     if beside:
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
-    for number, axe in enumerate(some_of(moments(Killed))):
+    for number, fault in enumerate(some_of(moments(Killed))):
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", axe.around(os.replace))
-            patch.setattr(RunDir, "append_history", axe.around(RunDir.append_history))
+            patch.setattr(os, "replace", fault.around(os.replace))
+            patch.setattr(RunDir, "append_history", fault.around(RunDir.append_history))
             with contextlib.suppress(Killed):
                 rofl.run(experiment, folder, workers=0)
         if RunDir(folder).exists():
@@ -186,13 +187,13 @@ def test_wherever_it_is_killed_it_decides_the_same(
             assert outcome(folder) == expected, f"killed at moment {number}"
 
 
-def some_of(axes: Iterator[Axe]) -> Iterator[Axe]:
-    """Every eleventh moment, so that the test stays short, and the last one, at which nothing falls."""
-    for axe in axes:
-        if axe.left % 11 == 7 or axe.left > 100:
-            yield axe
+def some_of(faults: Iterator[Fault]) -> Iterator[Fault]:
+    """Every eleventh moment, so that the test stays short, and the last one, at which nothing is raised."""
+    for fault in faults:
+        if fault.left % 11 == 7 or fault.left > 100:
+            yield fault
         else:
-            axe.left = -1
+            fault.left = -1
 
 
 def test_the_best_model_outlives_a_kill(tmp_path: Path, chosen: rofl.Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import rofl as package
 from rofl.federation.issue_credentials import make_credentials
-from rofl.training.run_dir import RunDir
+from rofl.training.audit_files import AuditFiles
 from tests.flow.called import Done, rofl
 from tests.flow.tiny import tiny
 
@@ -48,18 +48,18 @@ SLIPS = {
     "run digits --set noice.ratio=0.4": "There is no setting 'noice.ratio'. Try: 'noise.ratio' (there are ",
     "run digits --set metod.tau=0.4": "There is no setting 'metod.tau'. Try: 'method.tau' (there are ",
     "run digits --out file/below": "file/below cannot be written: file is a file, not a folder. Try: another --out",
-    "run digits --out file": "file is in the way: it is not an empty folder. Try: another --out",
+    "run digits --out file": "file exists and is not an empty folder. Try: another --out",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
     "data check numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
     "run --data names.csv": "The labels of names.csv name no classes: 60 are different in 60 samples. Try: ",
     "serve --credentials nowhere": "There is no folder nowhere of credentials. Try: --credentials DIR, ",
-    "serve --credentials keys": "keys has everybody's credentials, not one's own. Try: --credentials keys/server",
+    "serve --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/server",
     "serve --credentials keys/sites/north": "keys/sites/north has a site's credentials, not the coordinator's. Try: ",
     "serve --credentials run": "run has no credentials. Try: --credentials DIR, the folder server of rofl serve --init",
     "join --server a:1 --credentials file": "There is no folder file of credentials. Try: --credentials DIR",
-    "join --server a:1 --credentials keys": "keys has everybody's credentials, not one's own. Try: --credentials keys/",
+    "join --server a:1 --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/",
     "join --server a:1 --credentials keys/server": "keys/server has the coordinator's credentials, not a site's. Try: ",
 }
 
@@ -82,8 +82,8 @@ def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> 
 
 def test_an_audit_without_a_suspect_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder / "run", tmp_path / "run")
-    read = RunDir.read_suspects
-    monkeypatch.setattr(RunDir, "read_suspects", lambda self: [replace(row, flagged=False) for row in read(self)])
+    read = AuditFiles.read_suspects
+    monkeypatch.setattr(AuditFiles, "read_suspects", lambda self: [replace(row, flagged=False) for row in read(self)])
     done = rofl("audit", "run", "--workers", "0", cwd=tmp_path)
     assert done.returncode == 0
     assert (

@@ -57,7 +57,7 @@ def test_workers_give_the_same_bits_and_the_penalty_counts(folder: Path) -> None
 
     def train(name: str, method: Method, workers: int = 0) -> Tensors:
         rofl.run(experiment, folder / name, method=method, workers=workers)
-        checkpoint = RunDir(folder / name).read_checkpoint()
+        checkpoint = RunDir(folder / name).checkpoints.read()
         assert checkpoint is not None
         return checkpoint.server_state.model
 

@@ -139,7 +139,7 @@ MISTAKES = {
     "clients": (["run", "--data", "photos", "--set", "clients=3"], "The data is of 2 clients, not 3. Try: clients=2"),
     "cohort": (["run", "--data", "photos", "--set", "cohort=3"], "cohort = 3 is more than clients = 2"),
     "given": (["run", "digits", "--set", "data.partition=natural"], "digits names no clients"),
-    "model": (["run", "--data", "t.csv", "--set", "model.name=small"], "A table is nothing for the model small"),
+    "model": (["run", "--data", "t.csv", "--set", "model.name=small"], "A table does not fit the model small"),
     "light": (["run", "--data", "t.csv", "--set", "data.brightness=0.5"], "data.brightness is for images"),
     "method": (["run", "--data", "photos", "--method", "rolf"], "'rofl'"),
     "few": (["run", "--data", "photos", "--set", "data.train=1"], "Nothing is left for client site"),
@@ -189,7 +189,7 @@ def test_folder_manifest_and_arrays_give_one_digest(photos: Path, tmp_path: Path
     paths = [photos, places.write_manifest(tmp_path / "list.csv"), places.write_arrays(tmp_path / "a.npz")]
     runs = [rofl.run(own(path), tmp_path / path.stem / "run", workers=0) for path in paths]
     assert len({run.summary.digest for run in runs}) == 1
-    assert {row.client for row in RunDir(runs[2].folder).read_suspects()} == set(places.CLIENTS)
+    assert {row.client for row in RunDir(runs[2].folder).audit.read_suspects()} == set(places.CLIENTS)
 
 
 def test_a_table_trains_with_any_number_of_workers(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_centralized_setting_has_one_owner(photos: Path, tmp_path: Path) -> 
     assert (chosen.clients, chosen.method["tau"], chosen.method["pseudo"]) == (1, "auto", "naive")
     run = rofl.run(chosen, tmp_path / "run", workers=0)
     assert [path.name for path in (tmp_path / "run" / "suspects").iterdir()] == ["0.csv"]
-    assert {row.client for row in RunDir(run.folder).read_suspects()} == {"0"}
+    assert {row.client for row in RunDir(run.folder).audit.read_suspects()} == {"0"}
 
 
 def test_settings_by_hand_are_completed(photos: Path, tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_names_of_clients_are_safe_and_come_back(tmp_path: Path) -> None:
     run = rofl.run(own(tmp_path / "a.npz", rounds=1, method="plain"), tmp_path / "run", workers=0)
     files = sorted(path.name for path in (tmp_path / "run" / "suspects").iterdir())
     assert files == sorted(["_.._up.csv", "A_b.csv", "a_b-2.csv", "_b_x__b_.csv", "_1_1.csv"])
-    assert {row.client for row in RunDir(run.folder).read_suspects()} == set(names)
+    assert {row.client for row in RunDir(run.folder).audit.read_suspects()} == set(names)
     page = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
     assert "<b>x</b>" not in page
     assert "&lt;b&gt;x&lt;/b&gt;" in page
@@ -346,7 +346,7 @@ def test_the_page_shows_names_and_pictures(photos: Path, tmp_path: Path) -> None
     for path in (run.folder / "suspects").iterdir():  # after one round the model doubts nothing by itself
         path.write_text(path.read_text().replace(",no,", ",yes,"))
     text = rofl.report.write_report([run.folder], tmp_path / "page.html").read_text()
-    flagged = [row for row in RunDir(run.folder).read_suspects() if row.flagged]
+    flagged = [row for row in RunDir(run.folder).audit.read_suspects() if row.flagged]
     assert flagged
     data, page = data_of(text), Page(text)
     assert data["sample"] == [row.sample for row in flagged]

@@ -13,13 +13,14 @@ import pytest
 
 import rofl
 from rofl.data import federated
-from rofl.errors import UserError
+from rofl.errors import Interrupted, UserError
 from rofl.methods import METHODS
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
+from rofl.training.audit_files import AuditFiles
+from rofl.training.checkpoint_files import CheckpointFiles
 from rofl.training.lock import exclusive
-from rofl.training.loop import Interrupted
 from rofl.training.run_dir import RunDir
 from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
 from tests.simulation.processes import children, wait_until_gone
@@ -34,16 +35,13 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- a process that is killed ---
 
 
-@pytest.mark.parametrize(
-    ("method", "every", "lines", "workers"),
-    [("rofl", 1, 1, 0), ("remember", 2, 3, 2)],
-)
-def test_a_killed_run_ends_as_if_it_had_not_been(
-    method: str, every: int, lines: int, workers: int, tmp_path: Path
-) -> None:
-    experiment = tiny(method=method, checkpoint_every=every, rounds=6)
-    with start(experiment, tmp_path / "run", workers) as process:
-        wait_for_lines(process, tmp_path / "run", lines)
+def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    experiment = tiny(method="remember", checkpoint_every=2, rounds=6)
+    with start(experiment, tmp_path / "run", workers=1) as process:
+        wait_for_lines(process, tmp_path / "run", 3)
+        workers = children(process.pid)
+    assert len(workers) == 1
+    assert wait_until_gone(workers) == set()  # a worker ends when its parent is gone
     done = rofl.resume(tmp_path / "run", workers=0)
     assert outcome(done.folder) == undisturbed(experiment)
 
@@ -53,7 +51,7 @@ def test_metrics_ahead_of_the_checkpoint_are_computed_again(tmp_path: Path) -> N
     with pytest.raises(Killed):
         rofl.run(experiment, tmp_path / "run", workers=0, listener=kill_after(5))
     folder = RunDir(tmp_path / "run")
-    checkpoint = folder.read_checkpoint()
+    checkpoint = folder.checkpoints.read()
     assert checkpoint is not None
     assert (checkpoint.index, len(folder.read_history())) == (3, 5)
     told: list[int] = []
@@ -82,7 +80,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
     assert process.returncode == 0
     assert len(workers) == 1
     assert wait_until_gone(workers) == set()
-    checkpoint = RunDir(tmp_path / "run").read_checkpoint()
+    checkpoint = RunDir(tmp_path / "run").checkpoints.read()
     assert checkpoint is not None
     assert checkpoint.index == int(index)
     assert outcome(rofl.resume(tmp_path / "run", workers=0).folder) == undisturbed(experiment)
@@ -104,14 +102,14 @@ def test_ctrl_c_before_the_first_round_is_over(tmp_path: Path, monkeypatch: pyte
 # --- at every moment ---
 
 
-class Axe:
-    """Falls at one moment of a run, once."""
+class Fault:
+    """An exception that is raised at one moment of a run, once."""
 
     def __init__(self, moment: int, error: type[BaseException]) -> None:
         self.left, self.error = moment, error
 
     @property
-    def fell(self) -> bool:
+    def raised(self) -> bool:
         return self.left < 0
 
     def now(self) -> bool:
@@ -136,12 +134,12 @@ class Axe:
         return wrapped
 
 
-def moments(error: type[BaseException]) -> Iterator[Axe]:
-    """An axe for each moment of a run, until one does not fall any more."""
+def moments(error: type[BaseException]) -> Iterator[Fault]:
+    """Yield a fault for each moment of a run, until one is not raised any more."""
     for moment in itertools.count():
-        axe = Axe(moment, error)
-        yield axe
-        if axe.left >= 0:
+        fault = Fault(moment, error)
+        yield fault
+        if fault.left >= 0:
             assert moment > 20
             return
 
@@ -170,19 +168,19 @@ def test_wherever_a_run_is_killed_it_goes_on(
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **SMALLEST)
     append = RunDir.append_history
-    for number, axe in enumerate(moments(Killed)):
+    for number, fault in enumerate(moments(Killed)):
         folder = tmp_path / str(number)
 
-        def cut_line(run_folder: RunDir, entry: Any, axe: Axe = axe) -> None:
-            if axe.now():
+        def cut_line(run_folder: RunDir, entry: Any, fault: Fault = fault) -> None:
+            if fault.now():
                 with open(run_folder.path / "metrics.jsonl", "a") as file:
                     file.write(entry.model_dump_json()[:40])
-            axe.tick()
+            fault.tick()
             append(run_folder, entry)
-            axe.tick()
+            fault.tick()
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", axe.around(os.replace))
+            patch.setattr(os, "replace", fault.around(os.replace))
             patch.setattr(RunDir, "append_history", cut_line)
             with contextlib.suppress(Killed):
                 rofl.run(experiment, folder, workers=0)
@@ -204,7 +202,7 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
         monkeypatch.setattr(Simulation, "overlap_prediction", measure_beside)
     experiment = tiny(method=method, checkpoint_every=every, **{**SMALLEST, "rounds": rounds})
     different = []
-    for number, axe in enumerate(moments(KeyboardInterrupt)):
+    for number, fault in enumerate(moments(KeyboardInterrupt)):
         folder = tmp_path / str(number)
         with monkeypatch.context() as patch:
             for owner, name in [
@@ -213,15 +211,15 @@ def test_wherever_ctrl_c_falls_the_run_goes_on(
                 (ClientStateStore, "prune"),
                 (Simulation, "predict"),
                 (RunDir, "append_history"),
-                (RunDir, "write_checkpoint"),
-                (RunDir, "write_suspects"),
+                (CheckpointFiles, "write"),
+                (AuditFiles, "write_suspects"),
                 (RunDir, "write_summary"),
             ]:
-                patch.setattr(owner, name, axe.around(getattr(owner, name)))
+                patch.setattr(owner, name, fault.around(getattr(owner, name)))
             try:
                 rofl.run(experiment, folder, workers=0)
             except Interrupted:
-                assert axe.fell
+                assert fault.raised
         rofl.resume(folder, workers=0)
         if outcome(folder) != undisturbed(experiment):
             different.append(number)

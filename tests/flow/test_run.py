@@ -69,7 +69,7 @@ def test_looking_does_not_change_what_is_seen() -> None:
     )
 
 
-def test_how_often_checkpoints_are_written_does_not_matter_either() -> None:
+def test_the_checkpoint_interval_does_not_change_the_result() -> None:
     assert undisturbed(tiny(checkpoint_every=1)).digest == undisturbed(tiny(checkpoint_every=3)).digest
 
 
@@ -87,13 +87,13 @@ def test_the_listener_hears_each_round_when_it_is_on_disk(tmp_path: Path) -> Non
 def test_a_validation_run_never_sees_the_test_set(tmp_path: Path) -> None:
     """The held-out images are the last of the training part; they train nobody."""
     done = rofl.run(tiny(rounds=1, data__train=None, data__validation=1000), tmp_path / "run", workers=0)
-    samples = [row.row for row in RunDir(done.folder).read_suspects()]
+    samples = [row.row for row in RunDir(done.folder).audit.read_suspects()]
     assert sorted(samples) == list(range(437))
 
 
 def test_the_summary_estimates_the_noise_of_each_client_from_its_own_list(tmp_path: Path) -> None:
     done = rofl.run(tiny(), tmp_path / "run", workers=0)
-    estimated, suspects = done.summary.estimated, RunDir(done.folder).read_suspects()
+    estimated, suspects = done.summary.estimated, RunDir(done.folder).audit.read_suspects()
     flagged = [suspect.flagged for suspect in suspects]
     assert estimated.ratio == pytest.approx(sum(flagged) / len(flagged))
     for client, share in estimated.clients.items():

@@ -35,14 +35,14 @@ def test_a_run_that_was_killed_goes_on_with_its_momentum_and_average(tmp_path: P
 @pytest.mark.slow
 def test_workers_give_the_same_bits_though_evaluation_cannot_overlap(tmp_path: Path) -> None:
     experiment = tiny(**SETTINGS)
-    assert outcome(rofl.run(experiment, tmp_path / "run", workers=2).folder) == undisturbed(experiment)
+    assert outcome(rofl.run(experiment, tmp_path / "run", workers=1).folder) == undisturbed(experiment)
 
 
 def test_the_average_is_tested_saved_and_judges_the_labels(tmp_path: Path) -> None:
     done = rofl.run(tiny(**SETTINGS), tmp_path / "run", workers=0)
-    checkpoint = RunDir(done.folder).read_checkpoint()
+    checkpoint = RunDir(done.folder).checkpoints.read()
     assert checkpoint is not None
-    saved = RunDir(done.folder).read_model(done.summary)
+    saved = RunDir(done.folder).checkpoints.read_saved_model(done.summary)
     assert digest(saved.model) == digest(checkpoint.server_state.evaluated().model)
     assert digest(saved.model) != digest(checkpoint.server_state.model)
     assert digest(saved.model, saved.aux) == done.summary.digest

@@ -44,7 +44,7 @@ def test_mistakes_with_split_files_are_one_sentence(
     Path("taken").write_text("thesis")
     use = ["--set", "data.split=taken"]
     for arguments, said in (
-        (["split", "--out", "taken"], "taken is there already. Try: another --out"),
+        (["split", "--out", "taken"], "taken already exists. Try: another --out"),
         (["split", "--set", "noise.client_spread=0.5"], "Try: a smaller noise.client_spread"),
         (["split", "--set", "noise.kind=human"], "people's labels for cifar10, not for digits"),
         (["split", "--set", "data.split=absent"], "There is no split file absent. Try: rofl split --out absent"),

@@ -47,8 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_texts_are_learnt_and_wrong_labels_found(made: Path) -> None:
     folder = RunDir(made / "run")
     assert folder.read_experiment().model.name == "text"
-    assert isinstance(folder.read_encoder(), TextEncoder)
-    suspects = folder.read_suspects()
+    assert isinstance(folder.model.read_encoder(), TextEncoder)
+    suspects = folder.audit.read_suspects()
     flagged = {row.sample for row in suspects if row.flagged}
     wrong = {row.sample for row in suspects if int(row.sample[1:]) % 10 == 7}
     assert len(flagged & wrong) >= 0.7 * len(wrong)
@@ -83,7 +83,7 @@ def test_commands_take_texts(made: Path, tmp_path: Path) -> None:
     refused = command(
         "run", "--data", str(made / "reviews.csv"), "--set", "model.name=cnn9", "--workers", "0", cwd=tmp_path
     )
-    assert "A data set of texts is nothing for the model cnn9." in refused.stderr
+    assert "A data set of texts does not fit the model cnn9." in refused.stderr
     assert "model.name=text" in refused.stderr
 
 

@@ -1,6 +1,6 @@
 """Every reader of files, on files that were damaged at random: one sentence or a result, soon, in little memory.
 
-300 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
+100 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
 no `UserError`, more than 10 seconds for a file, and more than 256 MB of memory beyond what the process has.
 """
 
@@ -50,8 +50,9 @@ from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.protocol import put_sums
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site import SiteConfig, read_policy
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import write_policy
-from rofl.federation.site_records import SiteInfo, SiteReport
+from rofl.federation.site_report import SiteReport
 from rofl.federation.sites_file import SitesFile
 from rofl.simulation.client_state import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
@@ -64,7 +65,7 @@ from tests.data.user import places
 from tests.flow.tiny import tiny
 from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zip
 
-FILES, MANY_FILES = 300, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
+FILES, MANY_FILES = 100, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
 SECONDS, MEGABYTES = 10, 256
 CLASSES = ("cat", "dog")
 FORGIVING = (  # they never refuse, or hardly ever
@@ -136,7 +137,7 @@ def read_whole_run(run: RunDir) -> object:
         cut_round_log(run.log_path, len(history), start.index, start.log_digest)
     finally:
         overwrite(run.log_path, log)  # a checkpoint of an earlier round cuts it
-    return run.read_model(run.read_summary())
+    return run.checkpoints.read_saved_model(run.read_summary())
 
 
 def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
@@ -145,30 +146,30 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     here = RunDir(place / "run")
     state = next((here.path / "states").glob("0-*"))
     encoder = load_user_data(UserSource(str(places.write_table(place / "patients.csv")))).encoder
-    here.write_encoder(encoder)
+    here.model.write_encoder(encoder)
     suspects = here.path / "suspects" / "0.csv"
     pair = SampleIssue(1, "0", "a", "cat", "near duplicate", 0.5, "b", 0, "dog")
     issues = here.path / "issues" / "0.csv"
     write_issues(issues, [pair, SampleIssue(2, "0", "c", "cat", "outlier", 0.7)])
     estimated = NoiseEstimate(0.1, {"0": 0.1}, [[1.0, 0.0], [0.0, 1.0]])
     spec = DataSpec(path="photos")
-    here.write_audit_record(
+    here.audit.write_record(
         AuditRecord(model="m", method="rofl", digest="d", data=spec, classes=["a", "b"], estimated=estimated)
     )
-    here.write_noise(LabelNoise(torch.eye(2, dtype=torch.float64), 0.5))
+    here.audit.write_noise(LabelNoise(torch.eye(2, dtype=torch.float64), 0.5))
     states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
     return {
         "config": Reader(here.path / "config.toml", here.read_experiment),
-        "checkpoint": Reader(here.checkpoint_path, lambda: read_whole_run(here), mutate_safetensors),
+        "checkpoint": Reader(here.checkpoints.newest_path, lambda: read_whole_run(here), mutate_safetensors),
         "metrics": Reader(here.log_path, lambda: read_whole_run(here)),
-        "summary": Reader(here.path / "summary.json", lambda: here.check_summary(here.read_summary())),
+        "summary": Reader(here.path / "summary.json", lambda: here.checkpoints.check_summary(here.read_summary())),
         "suspects": Reader(suspects, lambda: read_suspects(suspects)),
         "issues": Reader(issues, lambda: read_issues(issues)),
-        "audit record": Reader(here.path / "audit.json", here.read_audit_record),
-        "features": Reader(here.path / "features.safetensors", here.read_features, mutate_safetensors),
-        "model record": Reader(here.path / "model.json", here.read_model_record),
-        "encoder": Reader(here.path / "encoder.json", here.read_encoder),
-        "noise": Reader(here.path / "noise.json", lambda: here.read_noise(2)),
+        "audit record": Reader(here.path / "audit.json", here.audit.read_record),
+        "features": Reader(here.path / "features.safetensors", here.audit.read_features, mutate_safetensors),
+        "model record": Reader(here.path / "model.json", here.model.read_record),
+        "encoder": Reader(here.path / "encoder.json", here.model.read_encoder),
+        "noise": Reader(here.path / "noise.json", lambda: here.audit.read_noise(2)),
         "client state": Reader(state, lambda: states.load(0), mutate_safetensors),
     }
 

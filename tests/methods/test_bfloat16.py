@@ -65,7 +65,7 @@ def test_a_state_that_came_rounded_gives_the_same_bits(method: Method, later: Se
     assert toy.bits(toy.train(method, later, data, 3)) == toy.bits(toy.train(method, received, data, 3))
 
 
-def test_it_is_the_method_itself_between_two_roundings(method: Method, later: ServerState) -> None:
+def test_bfloat16_is_the_method_between_two_roundings(method: Method, later: ServerState) -> None:
     assert isinstance(method, ProcessedMethod)
     without_rounding = with_postprocessors(method.method, method.postprocessors[:-1])
     data, received = toy.noisy(range(24)), ServerState(round_bf16(later.model), round_bf16(later.aux))

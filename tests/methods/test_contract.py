@@ -11,17 +11,19 @@ import pytest
 import torch
 
 from rofl.core.serialization import deserialize, serialize
-from rofl.core.tensors import check_like, digest, float_entries
+from rofl.core.tensors import Tensors, check_like, digest, float_entries
 from rofl.data import ClientDataset
-from rofl.methods import METHODS, Method, Rofl, RoundContext, ServerState
+from rofl.methods import METHODS, Method, Rofl, RoundContext, ServerState, Update
 from rofl.methods.fedcorr import FedCorr
 from rofl.methods.fedfixer import FedFixer
 from rofl.methods.fednoro import FedNoRo
+from rofl.models import Network
 from rofl.simulation.client import run_client
 from rofl.simulation.client_state import ClientStateStore
 from tests.methods import toy
 
 CLIENTS = toy.clients()
+THIRD = RoundContext(3, toy.SEED, client=1)
 OWN_WEIGHTS = (FedCorr, FedFixer, FedNoRo)  # a client's weight may be less than its number of samples
 
 
@@ -41,16 +43,27 @@ def _two_rounds(method: Method) -> ServerState:
     return toy.play(method, list(CLIENTS.values()), rounds=2)
 
 
-@pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
-def test_the_same_inputs_give_the_same_bits_whatever_the_network_did_before(
-    method: Method, later: ServerState, data: ClientDataset
-) -> None:
-    ctx = RoundContext(3, toy.SEED, client=1)
-    first = toy.bits(*run_client(method, toy.network(), later, {}, data, ctx))
+@functools.cache
+def _third_round(method: Method, name: str) -> tuple[Update, Tensors]:
+    """What a client returns in round 3, which several tests look at."""
+    return run_client(method, toy.network(), _two_rounds(method), {}, CLIENTS[name], THIRD)
+
+
+@functools.cache
+def _used_network(method: Method) -> Network:
     used = toy.network()
-    run_client(method, used, later, {}, CLIENTS["all classes, some labels wrong"], RoundContext(2, toy.SEED, client=0))
-    used.eval()
-    assert toy.bits(*run_client(method, used, later, {}, data, ctx)) == first
+    data, ctx = CLIENTS["all classes, some labels wrong"], RoundContext(2, toy.SEED, client=0)
+    run_client(method, used, _two_rounds(method), {}, data, ctx)
+    return used.eval()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_same_inputs_give_the_same_bits_whatever_the_network_did_before(
+    method: Method, later: ServerState, name: str
+) -> None:
+    used = copy.deepcopy(_used_network(method))
+    found = run_client(method, used, later, {}, CLIENTS[name], THIRD)
+    assert toy.bits(*found) == toy.bits(*_third_round(method, name))
 
 
 def test_another_round_and_another_client_draw_other_batches(method: Method, later: ServerState) -> None:
@@ -72,11 +85,11 @@ def test_inputs_stay_as_they_were(method: Method, later: ServerState, data: Clie
     assert all(torch.equal(getattr(data, name), getattr(before[3], name)) for name in ("pixels", "rows", "labels"))
 
 
-@pytest.mark.parametrize("data", CLIENTS.values(), ids=CLIENTS.keys())
-def test_blank_is_the_neutral_element_and_has_the_shapes_of_an_update(
-    method: Method, later: ServerState, data: ClientDataset
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_zero_update_is_the_neutral_element_and_has_the_shapes_of_an_update(
+    method: Method, later: ServerState, name: str
 ) -> None:
-    zero, update = method.zero_update(later), toy.train(method, later, data, 3)
+    zero, (update, _) = method.zero_update(later), _third_round(method, name)
     assert check_like(update.model, zero.model) is None
     assert check_like(update.aux, zero.aux) is None
     assert zero.weight == 0
@@ -84,8 +97,8 @@ def test_blank_is_the_neutral_element_and_has_the_shapes_of_an_update(
     assert toy.bits(update + zero) == toy.bits(update)
 
 
-def test_the_sum_of_two_updates_is_the_same_in_either_order(method: Method, later: ServerState) -> None:
-    left, right = (toy.train(method, later, data, 3) for data in list(CLIENTS.values())[:2])
+def test_the_sum_of_two_updates_is_the_same_in_either_order(method: Method) -> None:
+    left, right = (_third_round(method, name)[0] for name in list(CLIENTS)[:2])
     assert toy.bits(left + right) == toy.bits(right + left)
 
 
@@ -133,10 +146,8 @@ def test_names_shapes_and_types_of_the_global_state_never_change(method: Method,
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
-def test_the_state_survives_storage_and_records(method: Method, later: ServerState, place: str, tmp_path: Path) -> None:
-    _, state = run_client(
-        method, toy.network(), later, {}, CLIENTS["all classes, some labels wrong"], RoundContext(3, toy.SEED, client=5)
-    )
+def test_the_state_survives_storage_and_records(method: Method, place: str, tmp_path: Path) -> None:
+    _, state = _third_round(method, "all classes, some labels wrong")
     store = ClientStateStore(tmp_path if place == "disk" else None)
     store.save(5, 3, state)
     assert digest(store.load(5)) == digest(state)
@@ -147,7 +158,7 @@ def test_a_state_from_storage_trains_as_the_one_that_came_back(
     method: Method, later: ServerState, tmp_path: Path
 ) -> None:
     data, store = CLIENTS["all classes, some labels wrong"], ClientStateStore(tmp_path)
-    _, state = run_client(method, toy.network(), later, {}, data, RoundContext(3, toy.SEED, client=5))
+    _, state = _third_round(method, "all classes, some labels wrong")
     store.save(5, 3, state)
     stored = run_client(method, toy.network(), later, store.load(5), data, RoundContext(4, toy.SEED, client=5))
     kept = run_client(method, toy.network(), later, state, data, RoundContext(4, toy.SEED, client=5))
@@ -164,11 +175,11 @@ def test_names_shapes_and_types_of_a_state_never_change_once_it_is_full(method: 
     assert check_like(states[-1], states[-2]) is None
 
 
-@pytest.mark.parametrize("name", ["small", "mlp", "cnn9"])
+@pytest.mark.parametrize("name", ["mlp", "cnn9"])  # without and with running statistics and dropout
 def test_awkward_clients_at_the_papers_learning_rate_never_give_nan(method: Method, name: str) -> None:
     net = toy.network(name, width=0.06)
     server_state, states = method.init(net), [{} for _ in CLIENTS]
-    for index in range(1, 6):
+    for index in range(1, 4):
         total = method.zero_update(server_state)
         for client, data in enumerate(CLIENTS.values()):
             ctx = RoundContext(index, toy.SEED, client)
@@ -238,7 +249,7 @@ def test_the_learning_rate_falls_by_10_every_so_many_rounds(name: str) -> None:
 def test_a_client_trains_at_the_rate_of_its_round(name: str) -> None:
     falling = toy.build(name, lr=0.1, lr_decay_every=2)
     begun, data = falling.init(toy.network()), CLIENTS["all classes, some labels wrong"]
-    for index in (2, 3, 5):
+    for index in (2, 3):
         fixed = toy.build(name, lr=falling.learning_rate(RoundContext(index, toy.SEED)), lr_decay_every=0)
         found = toy.train(falling, begun, data, index)
         assert digest(found.model) == digest(toy.train(fixed, begun, data, index).model)
@@ -246,7 +257,7 @@ def test_a_client_trains_at_the_rate_of_its_round(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_alone_a_round_is_one_epoch_and_nothing_else_changes_but_whose_guess_counts(name: str) -> None:
+def test_the_centralized_form_trains_one_epoch_a_round(name: str) -> None:
     usual = toy.build(name, epochs=5)
     alone = usual.centralized()
     assert type(alone) is type(usual)
@@ -264,7 +275,7 @@ def test_a_method_that_is_told_of_the_noise_asks_for_the_ratio_only_where_it_is_
 
 
 @pytest.mark.parametrize("name", ["rofl", "coteaching"])
-def test_a_ratio_that_is_only_called_known_trains_nobody(name: str) -> None:
+def test_tau_known_must_be_replaced_before_training(name: str) -> None:
     open_ = toy.build(name, tau="known")
     begun = open_.init(toy.network())
     with pytest.raises(ValueError, match="tau"):

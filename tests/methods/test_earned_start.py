@@ -28,7 +28,7 @@ def played(rounds: list[tuple[int, int]], wrong: float | None, classes: int = 10
 
 
 @given(st.lists(counts, max_size=12), st.none() | shares, st.integers(2, 10))
-def test_it_begins_when_the_slow_twin_says(rounds, wrong, classes) -> None:
+def test_pseudo_labels_start_in_the_round_of_the_naive_version(rounds, wrong, classes) -> None:
     expected = earned_start.first_round_with_pseudo_labels(rounds, wrong, classes)
     assert played(rounds, wrong, classes).t_pl == expected
 

@@ -28,7 +28,7 @@ def trained(make: Callable[[nn.Module], Any], frozen: bool) -> Tensors:
 @pytest.mark.parametrize("momentum", [0.5, 0.0])
 @pytest.mark.parametrize("decay", [1e-2, 0.0])
 @pytest.mark.parametrize("frozen", [False, True], ids=["all weights", "some frozen"])
-def test_it_goes_where_torchs_goes_bit_for_bit(momentum: float, decay: float, frozen: bool) -> None:
+def test_fused_sgd_equals_torchs_bit_for_bit(momentum: float, decay: float, frozen: bool) -> None:
     ours = trained(lambda net: FusedSGD(net.parameters(), 0.25, momentum, decay), frozen)
     theirs = trained(
         lambda net: torch.optim.SGD(net.parameters(), lr=0.25, momentum=momentum, weight_decay=decay, fused=True),

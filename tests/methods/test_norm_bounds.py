@@ -32,7 +32,7 @@ def test_honest_updates_pass_alone_and_as_a_sum() -> None:
         assert METHOD.check_sums(reduce(add, updates), server_state, ALL) is None
 
 
-def test_where_no_bound_bites_the_model_is_that_of_the_method_alone() -> None:
+def test_bounds_that_are_not_reached_change_nothing() -> None:
     alone = toy.build("rofl")
     server_state = alone.init(toy.network())
     updates = [toy.train(alone, server_state, data, 1) for data in DATA]
@@ -71,7 +71,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("how", REASONS)
-def test_what_no_honest_program_sends_is_refused(how: str) -> None:
+def test_impossible_sums_are_refused(how: str) -> None:
     problem = METHOD.check_sums(spoilt(SECOND[0], how), LATER, ONE)
     assert problem is not None
     assert REASONS[how] in problem

@@ -214,7 +214,7 @@ def test_the_global_model_is_asked_for_unconfident_samples_only_and_once_a_round
     assert sorted(asked) == sorted(DATA.rows.tolist())
 
 
-def test_who_is_asked_for_some_samples_trains_as_who_is_asked_for_all(server_state: ServerState, request) -> None:
+def test_pseudo_labels_of_the_needed_samples_train_like_those_of_all(server_state: ServerState, request) -> None:
     method = replace(FULL, soft=True)
     at_once = train(method, server_state)
     asked = request.getfixturevalue("asked")

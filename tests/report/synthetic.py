@@ -62,9 +62,10 @@ def make(
     folder.write_experiment(_experiment(clients))
     for client, file, rows in zip(clients, safe_names(clients), federated.parts, strict=True):
         suspects = [_suspect(federated, client, row, place / each, share) for place, row in enumerate(rows.tolist())]
-        folder.write_suspects(file, suspects, named=True)
+        folder.audit.write_suspects(file, suspects, named=True)
     rows = torch.randperm(len(clients) * each, generator=torch.Generator().manual_seed(0))[:shown]
-    folder.write_features(Features(rows, torch.randn(len(rows), 6, generator=torch.Generator()), torch.eye(count, 6)))
+    features = torch.randn(len(rows), 6, generator=torch.Generator())
+    folder.audit.write_features(Features(rows, features, torch.eye(count, 6)))
     for index, accuracy in ((1, 50.0), (2, 80.0)):
         folder.append_history(RoundRecord(round=index, accuracy=accuracy))
     matrix = (0.8 * np.eye(count) + 0.2 / count).tolist()

@@ -61,7 +61,7 @@ def test_a_sites_page_holds_its_own_samples_only(made, tmp_path, client):
 def test_a_sites_picture_of_features_is_of_its_own_samples(made, tmp_path):
     page = made.write(tmp_path / "page.html", site="Northfield").read_text()
     rows = set(made.federated.parts[0].tolist())
-    kept = RunDir(made.folder).read_features().rows.tolist()
+    kept = RunDir(made.folder).audit.read_features().rows.tolist()
     own = sum(row in rows for row in kept)
     assert f"Features of {own} samples" in page
     assert 10 < own < len(kept)
@@ -116,7 +116,7 @@ def command(monkeypatch, capsys):
 
 def test_the_command_takes_a_site_or_the_server(runs, copied, command):
     folder = copied("rofl")
-    rows = RunDir(folder).read_suspects()
+    rows = RunDir(folder).audit.read_suspects()
     client = rows[0].client  # has the most suspicious sample
     page = folder / f"report-{client}.html"
     assert command(folder, "--site", client) == (0, str(page), "")
@@ -132,7 +132,7 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     """What a coordinator negotiates names no data set, and says nothing about noise or who has which samples."""
     pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
     from rofl.federation.negotiate import negotiate
-    from rofl.federation.site_records import SiteInfo
+    from rofl.federation.site_info import SiteInfo
 
     made = make(tmp_path / "lungs-2026")
     folder = RunDir(made.folder)

@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     pair = SampleIssue(1, CLIENTS[0], names[1], "cat", "near duplicate", 0.9, names[0], 0, "dog")
     lone = SampleIssue(2, CLIENTS[0], names[2], "ox", "outlier", 0.7)
     write_issues(folder.path / "issues" / f"{CLIENTS[0]}.csv", [pair, lone])
-    folder.write_evaluation(metrics([0, 1, 2] * 20, [0, 1, 1] * 20))
+    folder.model.write_evaluation(metrics([0, 1, 2] * 20, [0, 1, 1] * 20))
     know_truth(folder, share=0.4)
     return found
 
@@ -77,7 +77,7 @@ def photos(tmp_path_factory):
     other = make(root / "run", clients=("north",), each=3)
     folder = RunDir(other.folder)
     folder.write_experiment(experiment)
-    folder.write_suspects("north", [replace(row, flagged=True) for row in judged.rows], named=True)
+    folder.audit.write_suspects("north", [replace(row, flagged=True) for row in judged.rows], named=True)
     return Made(other.folder, judged.federated)
 
 
@@ -305,7 +305,7 @@ def test_cards_of_a_table_have_its_values(opened, tmp_path):
     folder = RunDir(other.folder)
     folder.write_experiment(experiment)
     (folder.path / "suspects" / "farm 0.csv").unlink()
-    folder.write_suspects("all", judged.rows, named=True)
+    folder.audit.write_suspects("all", judged.rows, named=True)
     lone = SampleIssue(judged.rows[0].row, "farm 0", judged.rows[0].sample, judged.rows[0].given, "outlier", 0.5)
     write_issues(folder.path / "issues" / "farm 0.csv", [lone])
     path = Made(folder.path, judged.federated).write(charts=False)
@@ -335,7 +335,7 @@ def test_new_data_has_a_page_of_images_and_of_tables(opened, tmp_path, monkeypat
         with visit(opened, page) as seen:
             assert seen.page.inner_text("h1") == f"Labels of {Path(data).stem}"
             assert seen.page.inner_text(".eyebrow") == "rofl audit"
-            flagged = sum(row.flagged for row in RunDir(out).read_suspects())
+            flagged = sum(row.flagged for row in RunDir(out).audit.read_suspects())
             assert len(seen.samples) == min(flagged, 100)
             assert seen.page.locator("#transition svg.main-svg").first.is_visible()
             assert str(model) in seen.page.inner_text("main")

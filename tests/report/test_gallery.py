@@ -16,7 +16,7 @@ def made(tmp_path_factory):
 
 def test_columns_tell_of_each_suspect_in_the_order_of_suspicion(made, tmp_path):
     data = data_of(made.write(tmp_path / "page.html").read_text())
-    suspects = [row for row in RunDir(made.folder).read_suspects() if row.flagged]
+    suspects = [row for row in RunDir(made.folder).audit.read_suspects() if row.flagged]
     assert len(suspects) == 120
     for name in ("client", "given", "suggested"):
         named = data["clients"] if name == "client" else data["classes"]

@@ -177,7 +177,7 @@ def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
     remove_from_summary(folder, "format", "estimated", "classes", "audit")
     (folder / "features.safetensors").unlink()
     page = written(folder)
-    rows = RunDir(folder).read_suspects()
+    rows = RunDir(folder).audit.read_suspects()
     flags = [row.flagged for row in rows if row.client == "0"]
     assert f"0 {len(flags)} {100 * sum(flags) / len(flags):.1f} % {sum(flags)}" in page.text
     assert "What is taken for what" not in page.text
@@ -185,7 +185,7 @@ def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
 
 
 def test_gallery_tells_every_flagged_sample(page, runs):
-    flagged = [row for row in RunDir(runs["rofl"].folder).read_suspects() if row.flagged]
+    flagged = [row for row in RunDir(runs["rofl"].folder).audit.read_suspects() if row.flagged]
     data = data_of(page)
     assert flagged
     assert data["sample"] == [row.sample for row in flagged]
@@ -257,7 +257,7 @@ def test_hostile_text_is_escaped(copied, tmp_path, written):
     spoil_summary(folder, versions={HOSTILE: HOSTILE}, digest=HOSTILE)
     for path in (folder / "suspects").glob("*.csv"):
         rows = [replace(row, given=HOSTILE, suggested=HOSTILE) for row in read_suspects(path)]
-        RunDir(folder).write_suspects(path.stem, rows, named=False)
+        RunDir(folder).audit.write_suspects(path.stem, rows, named=False)
     ordinary = len(written(copied("rofl", to="ordinary")).all("script"))
     page = written(folder)
     assert len(page.all("script")) == ordinary

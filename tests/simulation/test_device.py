@@ -72,7 +72,7 @@ def test_a_device_that_is_not_there_is_one_sentence(asked: str, monkeypatch: pyt
         devices()
 
 
-def test_it_is_said_before_any_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_device_is_refused_before_any_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROFL_DEVICE", "no such thing")
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a worker was started"))
     for workers in (0, 2):

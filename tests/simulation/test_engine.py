@@ -66,7 +66,7 @@ def test_rounds_can_start_anywhere(simulation: Simulation) -> None:
 
 def test_metrics_are_means_over_the_samples_of_the_round(simulation: Simulation) -> None:
     server_state = simulation.method.init(NETWORK.build())
-    report = next(simulation.rounds(server_state, 1, 1))
+    report = simulation.run_round(server_state, 1)
     sums: dict[str, float] = {}
     for client, part in enumerate(PARTS):
         for name, value in toy.train(simulation.method, server_state, toy.client_data(part), 1, client).metrics.items():
@@ -77,7 +77,7 @@ def test_metrics_are_means_over_the_samples_of_the_round(simulation: Simulation)
 
 
 def test_prediction_is_the_global_models_in_evaluation_mode(simulation: Simulation) -> None:
-    server_state = next(simulation.rounds(simulation.method.init(NETWORK.build()), 1, 1)).server_state
+    server_state = simulation.run_round(simulation.method.init(NETWORK.build()), 1).server_state
     net = NETWORK.build()
     load_weights(net, server_state.model)
     images, _ = toy.pixels()
@@ -93,7 +93,7 @@ def test_bytes_are_those_of_the_tensors_that_travel() -> None:
     net = NETWORK.build()
     weights = sum(value.numel() for value in float_entries(net.state_dict()).values()) * 4
     centroids = toy.CLASSES * net.feature_size * 4
-    traffic = next(simulation.rounds(simulation.method.init(net), 1, 1)).traffic
+    traffic = simulation.run_round(simulation.method.init(net), 1).traffic
     assert (traffic.down_model, traffic.down_aux) == (3 * weights, 3 * centroids)
     assert (traffic.up_model, traffic.up_aux) == (3 * weights, 3 * (centroids + toy.CLASSES * 4))  # s * f, and s
     simulation.pool.close()
@@ -129,14 +129,14 @@ def test_sizes_do_not_change_who_is_drawn_and_everybody_gets_a_turn() -> None:
     assert len({tuple(cohort) for cohort in rounds}) == len(rounds)
 
 
-def test_what_is_predicted_beside_a_round_is_what_would_be_predicted_alone(simulation: Simulation) -> None:
+def test_predictions_during_a_round_equal_those_after_it(simulation: Simulation) -> None:
     server_state = simulation.method.init(NETWORK.build())
     alone = {part: simulation.predict(server_state, part, 20) for part in ("train", "test")}
     assert not simulation.overlap_prediction("test", 20)  # nobody is idle here
     simulation.pool.workers = 2
     for part in ("test", "train"):  # of the one that was not made beside nothing may be taken for it
         assert simulation.overlap_prediction("test", 20)
-        next(simulation.rounds(server_state, 1, 1))
+        simulation.run_round(server_state, 1)
         torch.testing.assert_close(simulation.predict(server_state, part, 20), alone[part], rtol=0, atol=0)
 
 
@@ -150,6 +150,6 @@ def test_the_server_adds_on_one_thread_and_leaves_the_others_alone(simulation: S
         return server(*arguments)
 
     monkeypatch.setattr(kind, "server_update", watched)
-    next(simulation.rounds(simulation.method.init(NETWORK.build()), 1, 1))
+    simulation.run_round(simulation.method.init(NETWORK.build()), 1)
     assert seen == [1]
     assert torch.get_num_threads() == 2

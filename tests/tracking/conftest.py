@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import rofl
+from rofl.errors import Interrupted
 from rofl.tracking import follow
-from rofl.training.loop import Interrupted
 from tests.flow.tiny import tiny
 
 

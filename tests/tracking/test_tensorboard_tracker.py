@@ -1,18 +1,17 @@
 """TensorBoard's files, read back by TensorBoard."""
 
-import subprocess
-import sys
-from pathlib import Path
+import contextlib
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from rofl.tracking import follow
 from rofl.tracking.tensorboard_tracker import TensorBoardTracker
+from rofl.training.run_dir import RunDir
+from tests.flow.test_disk import files_up_to
 from tests.flow.tiny import tiny
-from tests.tracking.entries import record_of
-
-ROOT = Path(__file__).parents[2]
+from tests.tracking.entries import SUMMARY, record_of
 
 
 def read(folder) -> EventAccumulator:
@@ -53,33 +52,19 @@ def test_a_file_that_was_cut_short_is_gone_on_with(tmp_path) -> None:
     assert [event.step for event in read(tmp_path).Scalars("accuracy/test")] == [1, 2]
 
 
-_FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from rofl.tracking import follow
-from rofl.training.run_dir import RunDir
-from tests.flow.tiny import tiny
-from tests.tracking.entries import SUMMARY, record_of
-
-place, warned = RunDir(Path(sys.argv[1])), []
-place.write_experiment(tiny())
-with follow(["tensorboard"], place.path, warned.append) as log:
-    for index in (1, 2, 3):
-        place.append_history(record_of(index))
-        if index == 2:  # from here on files cannot grow
-            (events,) = (place.path / "tensorboard").iterdir()
-            resource.setrlimit(resource.RLIMIT_FSIZE, (events.stat().st_size + 10, resource.RLIM_INFINITY))
-        log(tiny(), record_of(index))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    place.write_summary(SUMMARY)
-assert len(warned) == 1 and "File too large" in warned[0], warned
-"""
-
-
-def test_on_a_full_disk_there_is_one_warning_no_traceback_and_nothing_is_lost(tmp_path) -> None:
-    done = subprocess.run([sys.executable, "-c", _FULL_DISK, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+def test_on_a_full_disk_there_is_one_warning_no_traceback_and_nothing_is_lost(tmp_path, capfd) -> None:
+    place, warned = RunDir(tmp_path), []
+    place.write_experiment(tiny())
+    with follow(["tensorboard"], tmp_path, warned.append) as log:
+        for index in (1, 2, 3):
+            place.append_history(record_of(index))
+            (events,) = (tmp_path / "tensorboard").iterdir() if index > 1 else (None,)
+            with files_up_to(events.stat().st_size + 10) if index == 2 else contextlib.nullcontext():
+                log(tiny(), record_of(index))
+        place.write_summary(SUMMARY)
+    (warning,) = warned
+    assert "File too large" in warning
+    assert "Traceback" not in capfd.readouterr().err
     events = read(tmp_path)
     assert [event.step for event in events.Scalars("accuracy/test")] == [1, 2, 3]
     assert [event.step for event in events.Scalars("summary/test_accuracy")] == [3]

@@ -360,13 +360,13 @@ def learnt(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> rofl.Run:
 def test_the_training_part_of_a_run_is_judged_as_the_run_judged_it(
     photos: Path, learnt: rofl.Run, tmp_path: Path
 ) -> None:
-    rows = RunDir(learnt.folder).read_suspects()
+    rows = RunDir(learnt.folder).audit.read_suspects()
     for row in rows:
         (tmp_path / "part" / row.sample).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(photos / row.sample, tmp_path / "part" / row.sample)
     found = label_audit.audit_data(learnt.folder, tmp_path / "part", tmp_path / "out", workers=0)
     assert list(found.federated.client_names) == list(learnt.summary.estimated.clients)
-    again = RunDir(tmp_path / "out").read_suspects()
+    again = RunDir(tmp_path / "out").audit.read_suspects()
     compared = ("client", "given", "suggested", "flagged")
     before, after = (
         {row.sample: [*(getattr(row, key) for key in compared), row.score] for row in each} for each in (rows, again)

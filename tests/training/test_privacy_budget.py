@@ -63,7 +63,7 @@ def test_what_a_run_spent_is_told_by_its_history() -> None:
     assert found == PrivacyRecord(clip=1.0, noise=4.0, delta=1e-5, epsilon=epsilon(4, 4.0, 1e-5))
 
 
-def test_where_nothing_can_be_said_nothing_is() -> None:
+def test_epsilon_is_none_where_it_is_not_known() -> None:
     assert privacy_spent(parse_experiment({}), [entry([0])]) is None
     clipped = privacy_spent(parse_experiment({"privacy": {"clip": 1.0}}), [entry([0])])
     # a site is not told who else took part

@@ -71,7 +71,7 @@ def test_a_finished_run_of_0_1_is_read() -> None:
     assert run.summary.audit.recall == 0.0
     assert [record.round for record in run.history] == [1, 2, 3, 4]
     assert run.history[-1].traffic.down_aux > 0
-    assert RunDir(OLD / "finished").read_suspects()
+    assert RunDir(OLD / "finished").audit.read_suspects()
 
 
 def test_the_accuracy_of_suggestions_has_its_name_of_0_1(done: rofl.Run) -> None:

@@ -54,7 +54,7 @@ class Attacker:
         return self
 
 
-def test_what_is_beyond_reason() -> None:
+def test_implausible_results_are_recognised() -> None:
     rollback = Rollback(experiment())
     for index in (1, 2, 3):
         rollback.observe(record(index))
@@ -189,7 +189,7 @@ def test_a_poisoned_round_leaves_no_trace_in_the_model(tmp_path: Path, monkeypat
     assert run.history[5].restored == 5
     assert [event.sign for event in run.summary.warnings if event.acted] == ["rolled back"]
     assert run.summary.final_accuracy > run.history[5].accuracy + 20
-    assert [each.round for each in RunDir(tmp_path / "run").read_good()] == [7, 8, 9]
+    assert [each.round for each in RunDir(tmp_path / "run").checkpoints.read_good()] == [7, 8, 9]
 
 
 def test_a_resumed_run_goes_back_and_searches_as_one_that_was_not_interrupted(

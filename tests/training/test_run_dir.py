@@ -22,8 +22,9 @@ from rofl.errors import UserError
 from rofl.methods import ServerState
 from rofl.methods.weights import load_weights
 from rofl.simulation.network_spec import NetworkSpec
+from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.records import FORMAT, RoundRecord
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 
 ROUNDS, CLIENTS, COHORT, TRAIN, TEST = 3, 4, 3, 130, 60
 
@@ -61,7 +62,7 @@ def test_the_files_are_these_and_no_others(done: rofl.Run) -> None:
     found = {path.relative_to(done.folder).as_posix() for path in done.folder.rglob("*") if path.is_file()}
     suspects = {f"suspects/{client}.csv" for client in range(CLIENTS)}
     files = {"config.toml", "metrics.jsonl", "checkpoint.safetensors", "summary.json", "features.safetensors"}
-    issues = {f"issues/{issue.client}.csv" for issue in RunDir(done.folder).read_issues()}
+    issues = {f"issues/{issue.client}.csv" for issue in RunDir(done.folder).audit.read_issues()}
     assert found == {*files, *suspects, *issues, "model.json", "evaluation.json", ".lock"}
 
 
@@ -119,7 +120,7 @@ def test_the_summarys_figures_follow_from_the_rounds(done: rofl.Run) -> None:
 
 
 def test_accuracy_and_digest_are_those_of_the_model_in_the_checkpoint(done: rofl.Run) -> None:
-    checkpoint = RunDir(done.folder).read_checkpoint()
+    checkpoint = RunDir(done.folder).checkpoints.read()
     assert checkpoint is not None
     assert checkpoint.index == ROUNDS
     assert digest(checkpoint.server_state.model, checkpoint.server_state.aux) == done.summary.digest
@@ -158,7 +159,7 @@ def test_a_list_has_its_columns_and_its_most_suspicious_sample_first(done: rofl.
 
 def predictions(finished: rofl.Run) -> tuple[FederatedDataset, ServerState, torch.Tensor, torch.Tensor]:
     """The scene, and what the final model makes of it: state, logits (N, K), features (N, d)."""
-    federated, checkpoint = load_federated(finished.experiment.split), RunDir(finished.folder).read_checkpoint()
+    federated, checkpoint = load_federated(finished.experiment.split), RunDir(finished.folder).checkpoints.read()
     assert checkpoint is not None
     net = NetworkSpec("small", (1, 8, 8), 10, 0.25, derive(0, "network")).build()
     load_weights(net, checkpoint.server_state.model)
@@ -171,7 +172,7 @@ def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.Fix
     finished = request.getfixturevalue(name)
     federated, _, logits, _ = predictions(finished)
     judged = find_suspects(federated.labels, logits.double().softmax(1))
-    listed = sorted(RunDir(finished.folder).read_suspects(), key=lambda row: row.row)
+    listed = sorted(RunDir(finished.folder).audit.read_suspects(), key=lambda row: row.row)
     assert [row.flagged for row in listed] == judged.flagged.tolist()
     assert [int(row.suggested) for row in listed] == judged.suggested.tolist()
     assert [row.score for row in listed] == pytest.approx(judged.score.tolist(), abs=1e-4)
@@ -191,7 +192,7 @@ def test_the_lists_are_the_final_models_judgement(name: str, request: pytest.Fix
 @pytest.mark.parametrize("name", ["done", "plain"])
 def test_what_is_estimated_follows_from_the_lists(name: str, request: pytest.FixtureRequest) -> None:
     finished = request.getfixturevalue(name)
-    listed = RunDir(finished.folder).read_suspects()
+    listed = RunDir(finished.folder).audit.read_suspects()
     found = finished.summary.estimated
     assert found.ratio == pytest.approx(sum(row.flagged for row in listed) / TRAIN)
     assert list(found.clients) == [str(client) for client in range(CLIENTS)]
@@ -224,7 +225,7 @@ def test_the_detection_is_that_of_eq_7(done: rofl.Run, plain: rofl.Run) -> None:
 def test_the_kept_features_are_the_final_models(name: str, request: pytest.FixtureRequest) -> None:
     finished = request.getfixturevalue(name)
     _, server_state, _, features = predictions(finished)
-    kept = RunDir(finished.folder).read_features()
+    kept = RunDir(finished.folder).audit.read_features()
     assert kept is not None
     assert sorted(kept.rows.tolist()) == list(range(TRAIN))  # all, where there are not more than a picture holds
     torch.testing.assert_close(kept.features, features[kept.rows], rtol=1e-4, atol=1e-5)
@@ -237,9 +238,9 @@ def test_the_kept_features_are_the_final_models(name: str, request: pytest.Fixtu
 @pytest.mark.parametrize("centroids", [None, torch.ones(2, 3)])
 def test_features_come_back(tmp_path: Path, centroids: torch.Tensor | None) -> None:
     folder = RunDir(tmp_path)
-    assert folder.read_features() is None
-    folder.write_features(Features(torch.tensor([4, 1]), torch.arange(6.0).view(2, 3), centroids))
-    found = folder.read_features()
+    assert folder.audit.read_features() is None
+    folder.audit.write_features(Features(torch.tensor([4, 1]), torch.arange(6.0).view(2, 3), centroids))
+    found = folder.audit.read_features()
     assert found is not None
     assert (found.rows.tolist(), found.features.tolist()) == ([4, 1], [[0, 1, 2], [3, 4, 5]])
     assert (found.centroids is None) if centroids is None else torch.equal(found.centroids, centroids)
@@ -247,20 +248,20 @@ def test_features_come_back(tmp_path: Path, centroids: torch.Tensor | None) -> N
 
 def test_features_that_cannot_be_read_are_none(tmp_path: Path) -> None:
     folder, path = RunDir(tmp_path), tmp_path / "features.safetensors"
-    folder.write_features(Features(torch.tensor([0]), torch.ones(1, 2), None))
+    folder.audit.write_features(Features(torch.tensor([0]), torch.ones(1, 2), None))
     whole = path.read_bytes()
     other = serialize({"samples": {"rows": torch.tensor([0])}}, {})  # one of ours, but of something else
     strange = serialize({"samples": {"rows": torch.tensor([0]), "features": torch.ones(1), "more": torch.ones(1)}}, {})
     for damaged in (b"", b"no", whole[:-1], whole[: len(whole) // 2], serialize({"model": {}}, {}), other, strange):
         path.write_bytes(damaged)
-        assert folder.read_features() is None
+        assert folder.audit.read_features() is None
     path.unlink()
     path.mkdir()
-    assert folder.read_features() is None
+    assert folder.audit.read_features() is None
 
 
 def test_all_lists_in_one_are_sorted_and_know_their_client(done: rofl.Run) -> None:
-    together = RunDir(done.folder).read_suspects()
+    together = RunDir(done.folder).audit.read_suspects()
     assert len(together) == TRAIN
     scores = [row.score for row in together]
     assert scores == sorted(scores, reverse=True)
@@ -292,12 +293,12 @@ def test_bytes_are_as_counted_by_hand(done: rofl.Run, plain: rofl.Run) -> None:
 
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
-    assert folder.read_checkpoint() is None
+    assert folder.checkpoints.read() is None
     server_state = ServerState(
         {"w": torch.arange(6.0).view(2, 3).T, "empty": torch.zeros(0)}, {"centroids": torch.ones(2)}
     )
-    folder.write_checkpoint(Checkpoint(7, server_state, {0: 3, 12: 7}))
-    found = folder.read_checkpoint()
+    folder.checkpoints.write(Checkpoint(7, server_state, {0: 3, 12: 7}))
+    found = folder.checkpoints.read()
     assert found is not None
     assert (found.index, found.states) == (7, {0: 3, 12: 7})
     assert digest(found.server_state.model, found.server_state.aux) == digest(server_state.model, server_state.aux)

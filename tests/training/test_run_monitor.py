@@ -162,7 +162,7 @@ def test_a_replayed_run_decides_the_same(at: int) -> None:
         assert getattr(resumed, name) == getattr(whole, name)
 
 
-def test_what_passed_is_no_warning_in_the_end() -> None:
+def test_warnings_that_were_resolved_are_not_in_the_summary() -> None:
     gone, acted = (GuardEvent(sign="vanished class", round=4, message="gone", acted=act) for act in (False, True))
     falls = GuardEvent(sign="falling agreement", round=5, message="falls")
     final = GuardEvent(sign="vanished class", round=9, message="still gone")

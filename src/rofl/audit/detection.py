@@ -1,4 +1,4 @@
-"""How well wrong labels are found, where the truth is known."""
+"""Metrics of wrong-label detection, where the true labels are known."""
 
 from dataclasses import dataclass
 

@@ -77,7 +77,7 @@ class AuditMetrics:
 class AuditResult:
     """A model's judgement of every training label, in the samples' order.
 
-    `RunDir.write_audit` writes the clients' lists and the features from it.
+    `AuditFiles.write` in `training/audit_files.py` writes the clients' lists and the features from it.
     """
 
     federated: FederatedDataset

@@ -82,7 +82,7 @@ def audit_command(
     from rofl.training.run_dir import RunDir
 
     if run is not None:
-        if RunDir(run).read_audit_record() is None:
+        if RunDir(run).audit.read_record() is None:
             decode_user_images(RunDir(run).read_experiment())
         folder, result = run, label_audit.audit_run(run, workers=workers, data_dir=data_dir)
     else:
@@ -108,7 +108,7 @@ def audit_command(
     stdout.print(clients_table(result))
     for line in audit_lines(result, decided):
         stdout.print(line, markup=False, highlight=False, soft_wrap=True)
-    rows = RunDir(folder).read_suspects()
+    rows = RunDir(folder).audit.read_suspects()
     if not any(row.flagged for row in rows):
         stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
     elif show:
@@ -143,4 +143,4 @@ def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
     elif labels_out.suffix.casefold() != ".csv":
         raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
     elif labels_out.exists():
-        raise UserError(f"{labels_out} is there already.", "another --labels-out")
+        raise UserError(f"{labels_out} already exists.", "another --labels-out")

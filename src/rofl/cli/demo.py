@@ -68,5 +68,5 @@ def _suspect_pictures(run: "Run") -> list[str]:
     images = load_federated(run.experiment.split).images.train
     return [
         f"{thumbnail(images[suspect.row])}\n{suspect.given} -> {suspect.suggested}  client {suspect.client}"
-        for suspect in RunDir(run.folder).read_suspects()[:_SUSPECTS]
+        for suspect in RunDir(run.folder).audit.read_suspects()[:_SUSPECTS]
     ]

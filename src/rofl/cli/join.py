@@ -79,7 +79,7 @@ def _write_policy(path: Path | None) -> None:
     from rofl.federation.site_policy import write_policy
 
     if path is None:
-        raise UserError("It is not said where the policy is to be.", "--policy FILE, or --credentials DIR")
+        raise UserError("No path for the policy is given.", "--policy FILE, or --credentials DIR")
     write_policy(path)
     print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will follow it.")
 

@@ -122,7 +122,7 @@ def serve_command(
             count = experiment.clients if experiment else config.clients
             config = replace(config, clients=count, settings=options.overrides())
             if not config.clients:
-                raise UserError("It is not said how many sites there are to be.", "--clients 2")
+                raise UserError("The number of sites is not given.", "--clients 2")
             if config.min_sites > config.clients:
                 raise UserError(f"There are {config.clients} sites, fewer than --min-sites.", "a smaller number")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
@@ -165,7 +165,7 @@ def _revoke(credentials: Path | None, sites: list[str]) -> None:
     from rofl.federation.credentials import revoke_sites
 
     if credentials is None:
-        raise UserError("It is not said whose credentials these are.", "--credentials DIR/server")
+        raise UserError("No folder of credentials is given.", "--credentials DIR/server")
     revoke_sites(credentials, sites)
     print_message(f"Revoked: {', '.join(sites)}. A coordinator that runs refuses them from now on.")
 

@@ -12,10 +12,12 @@ from rofl.cli.options import DataDir, Json, Seed, Sets, What
 SplitOut = Annotated[Path | None, typer.Option("--out", help="the file to write; none where absent")]
 
 
+@app.command("scene", hidden=True)  # its name in 0.1
 @app.command(
     "split", epilog="Example: rofl split digits --set noise.client_spread=0.2 --seed 1 --out split.safetensors"
 )
 def split_command(
+    context: typer.Context,
     what: What = "digits",
     sets: Sets = None,
     seed: Seed = None,
@@ -28,6 +30,8 @@ def split_command(
     from rofl.cli.resolve import ExperimentOptions, resolve_experiment
     from rofl.data.federated import load_federated
 
+    if context.info_name == "scene":
+        print_message("notice: rofl scene is now called rofl split")
     experiment = resolve_experiment(ExperimentOptions(what, sets, None, seed))
     federated = load_federated(experiment.split, data_dir)
     if out is not None:
@@ -37,17 +41,3 @@ def split_command(
         print_json(asdict(split_facts(federated)))
     else:
         stdout.print(split_table(federated))
-
-
-@app.command("scene", hidden=True)
-def scene_command(
-    what: What = "digits",
-    sets: Sets = None,
-    seed: Seed = None,
-    out: SplitOut = None,
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
-    """Do what `rofl split` does, under the name of 0.1."""
-    print_message("notice: rofl scene is now called rofl split")
-    split_command(what, sets, seed, out, data_dir, as_json)

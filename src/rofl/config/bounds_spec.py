@@ -15,8 +15,8 @@ class BoundsSpec(Spec):
         quantile: Of the norms of a round's updates, by which the bound is set.
         margin: How many times that quantile an update may be long.
         max_share: The largest share of all declared samples that one site of three or more may have.
-        rollback: Whether a round whose result is beyond reason is undone.
-        aside: For how many rounds a client that spoilt one is set aside; twice as many each time.
+        rollback: Whether a round with an implausible result is undone.
+        aside: For how many rounds a client that corrupted one is excluded; twice as many each time.
     """
 
     on: bool = False

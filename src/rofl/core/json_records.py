@@ -1,4 +1,4 @@
-"""Records in JSON files with a format version, read from files that somebody may have changed."""
+"""Records in JSON files with a format version, read from untrusted files."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""Aggregation that one bad client does not decide: median, trimmed mean, Krum, and who lies far from the others.
+"""Byzantine-robust aggregation: median, trimmed mean, Krum, and the detection of outliers.
 
 The functions compute what those of Flower compute (`flwr.server.strategy.aggregate`; a test compares them), on named
 tensors and without Flower, which is an extra: a run on one machine has the same bits as one over a network.

@@ -1,4 +1,4 @@
-"""What a simple model takes each sample for, for noise that depends on the sample."""
+"""Class probabilities of a simple model, for label noise that depends on the sample."""
 
 import torch
 import torch.nn.functional as F

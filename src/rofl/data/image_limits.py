@@ -1,4 +1,4 @@
-"""Opening of image files that may have been made to harm: few formats, and limits that are checked before decoding.
+"""Safe opening of untrusted image files: few formats, and limits that are checked before decoding.
 
 A file of a few kilobytes can declare an image of gigabytes; an unusual format can start another program or an old
 decoder. Both are refused by what the header says.

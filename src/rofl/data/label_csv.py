@@ -69,7 +69,7 @@ def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
         UserError: the file exists; it is not replaced, since somebody may have edited it.
     """
     if path.exists():
-        raise UserError(f"{path} is there already.", "another --labels-out")
+        raise UserError(f"{path} already exists.", "another --labels-out")
     write_cells(path, _CORRECTED, lines)
 
 

@@ -57,7 +57,7 @@ class TablePreprocessing(Spec):
 
 
 class TextPreprocessing(Spec):
-    """Of texts: words become numbers.
+    """Preprocessing of texts: words become numbers.
 
     Attributes:
         encoder: that makes them.

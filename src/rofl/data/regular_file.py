@@ -1,4 +1,4 @@
-"""Reading of files that somebody else may have put there: only regular files, and only as much as fits in memory.
+"""Safe reading of untrusted files: only regular files, and only as much as fits in memory.
 
 A FIFO would be waited for, a device would never end, and a link may lead anywhere. Problems raise an `OSError`, whose
 `strerror` goes into the sentence of whoever asked.

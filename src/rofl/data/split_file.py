@@ -38,7 +38,7 @@ def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tens
         UserError: the file exists, or cannot be written; an old one is not replaced, since runs may depend on it.
     """
     if path.exists():
-        raise UserError(f"{path} is there already.", "another --out")
+        raise UserError(f"{path} already exists.", "another --out")
     tensors = {"labels": labels, "owner": _owner(parts, len(labels))}
     metadata = {
         "kind": _KIND,

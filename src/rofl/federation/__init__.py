@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rofl.federation.client_app import Client, SiteData, make_client_app
     from rofl.federation.flower_engine import FlowerEngine
-    from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
+    from rofl.federation.site_evaluation import SiteEvaluation
+    from rofl.federation.site_info import SiteInfo
+    from rofl.federation.site_report import SiteReport
     from rofl.federation.strategy import MethodStrategy
 
 _PUBLIC = {  # name -> module below this one
@@ -19,9 +21,9 @@ _PUBLIC = {  # name -> module below this one
     "FlowerEngine": "flower_engine",
     "MethodStrategy": "strategy",
     "SiteData": "client_app",
-    "SiteEvaluation": "site_records",
-    "SiteInfo": "site_records",
-    "SiteReport": "site_records",
+    "SiteEvaluation": "site_evaluation",
+    "SiteInfo": "site_info",
+    "SiteReport": "site_report",
     "make_client_app": "client_app",
 }
 

@@ -13,8 +13,10 @@ from rofl.core.tensors import Tensors
 from rofl.federation.masking.mask_messages import get_session
 from rofl.federation.noise_records import encode_predictions, encode_sure, get_mean_doubt
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import SiteGate
-from rofl.federation.site_records import SiteEvaluation, SiteInfo, SiteReport
+from rofl.federation.site_info import SiteInfo
+from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState, Update
 
 _STATE = "rofl-state-"  # context.state has one record for each round whose client state may still be asked for
@@ -69,7 +71,7 @@ class SiteData(Protocol):
     """The data of a site."""
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Return who this site is and what data it has; the coordinator asks for it once per connection."""
+        """Return the site's name and a description of its data; the coordinator asks for it once per connection."""
 
     def client(self, request: RoundRequest, context: Context) -> Client:
         """Return the client for the settings of a request; the same object while the settings stay the same."""

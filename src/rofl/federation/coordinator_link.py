@@ -1,4 +1,4 @@
-"""A site's look at the coordinator: whether it is there, whether it was restarted, and whether it admits this site."""
+"""A site's check of the coordinator: whether it answers, whether it was restarted, and whether it admits this site."""
 
 import ssl
 from dataclasses import dataclass

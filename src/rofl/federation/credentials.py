@@ -104,7 +104,7 @@ class SiteCredentials:
 
 
 def _check_folder(folder: Path, wanted: str) -> None:
-    """Raise a UserError where a folder is none of credentials, or somebody else's; other problems are of its files.
+    """Raise a UserError if a folder holds no credentials, or those of another party.
 
     Args:
         folder: That --credentials names.
@@ -118,7 +118,7 @@ def _check_folder(folder: Path, wanted: str) -> None:
         return
     if (folder / "server" / "server.key").is_file() and (folder / "sites").is_dir():
         part = "server" if serves else "sites/NAME"
-        raise UserError(f"{folder} has everybody's credentials, not one's own.", f"--credentials {folder / part}")
+        raise UserError(f"{folder} holds the credentials of all parties.", f"--credentials {folder / part}")
     if (folder / ("site.key" if serves else "server.key")).is_file():
         theirs, ours = ("a site's", "the coordinator's") if serves else ("the coordinator's", "a site's")
         raise UserError(f"{folder} has {theirs} credentials, not {ours}.", f"--credentials DIR, {option}")

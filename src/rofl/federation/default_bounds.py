@@ -6,7 +6,7 @@ from rofl.config.schema import Experiment
 from rofl.errors import UserError
 from rofl.federation.masking.peers import FEWEST
 from rofl.federation.server_config import ServerConfig
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 
 
 def with_bounds(experiment: Experiment, config: ServerConfig) -> Experiment:

@@ -1,4 +1,4 @@
-"""The farewells of sites that have come to the end, in a file: after a kill the coordinator asks only the others."""
+"""The sites' final reports, in a file: after a kill the coordinator asks only the others."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.federation.noise_records import decode_predictions, decode_sure, encode_predictions, encode_sure
-from rofl.federation.site_records import SiteReport, SiteReports
+from rofl.federation.site_report import SiteReport, SiteReports
 
 FAREWELLS_FILE = "farewells.json"
 _MAX_BYTES = 2**28
@@ -27,7 +27,7 @@ class Farewells:
         path: The file; None to remember it in this process only.
 
     Attributes:
-        finished: The sites that came to the end.
+        finished: The sites that have reported.
         reports: What single sites found; none where sums are masked.
         together: What all sites found, where sums are masked; None before it is known.
         predictions: The sums of all sites for an estimate of the label noise; None before they are known.
@@ -50,7 +50,7 @@ class Farewells:
             self._read(path)
 
     def add(self, client: int, report: SiteReport | None) -> None:
-        """Keep that a site came to the end, and what it found where that is known."""
+        """Save that a site has finished, and its report where that is known."""
         self.finished.add(client)
         if report is not None:
             self.reports[client] = report

@@ -1,4 +1,4 @@
-"""Which sites may take part, by what they say about themselves: one site must not be able to stop all others."""
+"""Checks of a site's greeting before it is admitted: one site must not be able to stop all others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from rofl.data.user.names import list_some
 from rofl.errors import UserError
 from rofl.federation.masking.peers import FEWEST, Peer, certified_owner
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 
 _MOST_CLASSES, _MOST_TEXT = 10_000, 300_000  # of all sites together; sites refuse settings of more than 2^20 characters
 

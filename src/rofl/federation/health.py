@@ -1,4 +1,4 @@
-"""Whether a coordinator or a site is at work, as health checks of containers and clusters ask every few seconds.
+"""Health checks of a coordinator or a site, for containers and clusters.
 
 For that reason it imports the standard library only: torch alone would take seconds each time.
 """
@@ -26,7 +26,7 @@ def check_health(folder: Path) -> str:
         folder: The run folder of `rofl serve` or `rofl join`.
 
     Raises:
-        UserError: If the coordinator does not answer, or nobody began in this folder.
+        UserError: If the coordinator does not answer, or no run was started in this folder.
     """
     if (folder / "summary.json").is_file():
         return f"The run in {folder} is finished."

@@ -41,13 +41,13 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], r
     certificate is renewed only if it lacks one of the hosts or will soon expire.
 
     Args:
-        folder: Where to write; `ca.key` in it can admit further sites and is needed by nobody else.
+        folder: Where to write; `ca.key` in it can admit further sites; no other program needs it.
         sites: Names of sites; those that are not there yet are appended in this order.
         hosts: Names or IP addresses under which sites reach the coordinator.
         renew: Names of sites that get a new key in place of the old one, also where that was revoked.
 
     Raises:
-        UserError: If a name cannot be used, or a file that is there already cannot.
+        UserError: If a name cannot be used, or a file that already exists cannot.
     """
     server, register = folder / "server", folder / "server" / "sites.toml"
     known = load_file(register, parse_sites) if register.exists() else {}

@@ -1,4 +1,4 @@
-"""What a message of sums holds, for the log: names, shapes, bytes and norms."""
+"""A description of a message for the log: names, shapes, bytes and norms."""
 
 import json
 import math

@@ -118,7 +118,7 @@ def push_request(grid: Grid, kind: str, request: RecordDict, connection: NodeCon
         grid: Flower's connection to the sites.
         kind: Flower's message type.
         request: What to send.
-        connection: To whom.
+        connection: The receiver.
         timeout: Seconds until Flower may forget it.
     """
     message = Message(request, connection.node, kind, ttl=max(timeout, 1.0))

@@ -10,7 +10,7 @@ from rofl.core.settings import Settings
 from rofl.data.user import TextEncoder, agree_on_columns, count_features, parse_columns
 from rofl.data.user.names import natural
 from rofl.errors import UserError
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 
 
 def negotiate(sites: Sequence[SiteInfo], changes: Settings, clients: int = 0) -> Experiment:

@@ -13,8 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
 from rofl.core.fixed_point import NUMBER_BITS
+from rofl.federation.count_records import decode_count, decode_table
 from rofl.federation.protocol import get_sums, put_sums
-from rofl.federation.site_records import decode_count, decode_table
 from rofl.federation.tensor_records import put_tensors
 
 _STEP = 1 << NUMBER_BITS

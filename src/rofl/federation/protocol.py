@@ -2,7 +2,7 @@
 
 Every request and every site's greeting carry `PROTOCOL`. Both sides compare it with their own and refuse another
 version in one sentence that says which side to update. What a site says about itself and its data is in
-`site_records`; how tensors become Flower records is in `tensor_records`.
+`site_info`, `site_evaluation` and `site_report`; how tensors become Flower records is in `tensor_records`.
 
 With `transport = "half"` in the settings, a server state to train or test with and an update travel as bfloat16.
 """

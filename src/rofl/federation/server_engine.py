@@ -1,6 +1,6 @@
-"""The sites of a federation as the engine of the training loop."""
+"""The engine of the training loop for a federation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rofl.data.federated import FederatedDataset
@@ -8,14 +8,14 @@ from rofl.federation.flower_engine import FlowerEngine
 from rofl.methods.base import ServerState
 from rofl.simulation.engine import Simulation
 from rofl.simulation.rounds import RoundResult
+from rofl.training.engine_protocol import Engine
 from rofl.training.held_out import Evaluation
-from rofl.training.loop import Engine
-from rofl.training.runner import evaluate
+from rofl.training.local_engine import evaluate
 
 
 @dataclass(frozen=True)
 class ServerEngine(Engine):
-    """The sites as the engine of the training loop.
+    """Runs the rounds with sites.
 
     Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
     that the sites hold out.
@@ -30,24 +30,11 @@ class ServerEngine(Engine):
         """For each client the round of the state that it keeps."""
         return self.engine.state_rounds
 
-    def rounds(
-        self,
-        server_state: ServerState,
-        first: int,
-        last: int,
-        cautious: bool = False,
-        aside: frozenset[int] = frozenset(),
-    ) -> Iterator[RoundResult]:
-        """Yield the results of rounds `first` to `last`, as they are finished.
-
-        Args:
-            server_state: The server state before round `first`.
-            first: The first round, counted from 1.
-            last: The last round.
-            cautious: Whether to use the cautious form of the method.
-            aside: Sites that are neither asked to train nor to test.
-        """
-        return self.engine.rounds(server_state, first, last, cautious, aside)
+    def run_round(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundResult:
+        """Run one round with the sites; those in `aside` are neither asked to train nor to test."""
+        return self.engine.run_round(server_state, index, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
         """Return accuracy and counts by class; nothing where no site answers."""

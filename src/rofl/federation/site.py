@@ -20,9 +20,9 @@ from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_gate import SiteGate
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_node import SiteNode
 from rofl.federation.site_policy import POLICY_FILE, SitePolicy
-from rofl.federation.site_records import SiteInfo
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run, resume
 
@@ -42,7 +42,7 @@ class SiteConfig:
         data: The site's images; None to take its part of the coordinator's data set, as a rehearsal.
         test: Images to test with; a fifth of `data` is held out where None.
         out: The folder to write; `runs/join-NAME` where None.
-        data_dir: Where data sets lie; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
         policy: The file of the site's policy; `policy.toml` beside the credentials where None, and the defaults of
             `SitePolicy` where that is not there either.
     """
@@ -87,7 +87,7 @@ def join(
 
     Args:
         server: The coordinator's host and port.
-        config: Who this site is, and where its data lies.
+        config: The site's name, and the path of its data.
         on_message: Called with sentences for people.
         on_progress: Called while images are decoded.
         consent: Called once with what the coordinator proposes, before anything is trained, and whether sums are
@@ -108,7 +108,7 @@ def join(
     if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
-        raise UserError("It is not said where the coordinator is.", "--server HOST:PORT")
+        raise UserError("The address of the coordinator is not given.", "--server HOST:PORT")
     if credentials is None and server.rpartition(":")[0] not in _LOOPBACK:
         raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
     data: LocalData | PartitionedData
@@ -145,7 +145,7 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     One round is really trained on a few samples, with the settings that this site alone would lead to.
 
     Args:
-        config: Who this site is, and where its data lies.
+        config: The site's name, and the path of its data.
         on_progress: Called while images are decoded.
 
     Raises:

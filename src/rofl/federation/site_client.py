@@ -16,19 +16,21 @@ from rofl.core.fixed_point import decode, is_fixed
 from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
 from rofl.federation.own_model import OwnModel
-from rofl.federation.site_records import SiteEvaluation, SiteReport
+from rofl.federation.site_evaluation import SiteEvaluation
+from rofl.federation.site_report import SiteReport
 from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig
 from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
 from rofl.simulation.network_spec import NetworkSpec
+from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.held_out import count_agreement
-from rofl.training.loop import Trained
 from rofl.training.records import RoundRecord
-from rofl.training.run_dir import Checkpoint, RunDir
+from rofl.training.run_dir import RunDir
 from rofl.training.run_monitor import RunMonitor
-from rofl.training.runner import evaluate_test_part, model_record, summarize
+from rofl.training.run_outcome import RunOutcome
+from rofl.training.run_progress import Trained
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,7 @@ class SiteClient:
         result, logits = self._audit(server_state, noise)
         if self.out is not None:
             records = [RoundRecord.model_validate(record) for record in json.loads(history)]
-            RunDir(self.out).write_noise(noise)
-            self._write(RunDir(self.out), self._trained(server_state, records), result, logits)
+            self._write(RunDir(self.out), self._trained(server_state, records), result, logits, noise)
         return self._counts(result)
 
     def _predict(self, server_state: ServerState) -> tuple[Tensor, Tensor]:
@@ -193,27 +194,24 @@ class SiteClient:
         index = monitor.best_round if is_best and monitor.best_round else len(history)
         return Trained(server_state, history, "best" if is_best else "last", index, server_state, monitor.stop_reason)
 
-    def _write(self, run_dir: RunDir, trained: Trained, result: AuditResult, logits: Tensor) -> None:
+    def _write(
+        self, run_dir: RunDir, trained: Trained, audit: AuditResult, logits: Tensor, noise: LabelNoise | None
+    ) -> None:
         """Write a run folder like that of a local run, which `rofl audit` and `rofl report` can read.
 
         Args:
             run_dir: The folder.
             trained: The outcome of all rounds.
-            result: The audit of this site's labels.
+            audit: The audit of this site's labels.
             logits: (N, K) of the saved model on this site's training samples.
+            noise: The label noise over all sites.
         """
+        run_dir.audit.write_noise(noise)
         run_dir.write_experiment(self.experiment)
         run_dir.write_history(trained.history)
-        run_dir.write_checkpoint(Checkpoint(trained.selected_round, trained.selected_state, {}))
-        run_dir.write_audit(result)
-        run_dir.write_left_out(self.federated.images.unreadable)
-        run_dir.write_encoder(self.federated.images.encoder)
+        run_dir.checkpoints.write(Checkpoint(trained.selected_round, trained.selected_state, {}))
         test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
-        run_dir.write_evaluation(evaluate_test_part(test_logits, self.federated.images))
-        run_dir.write_base(self.network)
-        saved = trained.selected_state
-        run_dir.write_model_record(model_record(self.experiment, self.network, self.federated.images, saved))
-        run_dir.write_summary(summarize(self.experiment, result, trained, logits))
+        RunOutcome(self.experiment, self.network, trained, audit, logits, test_logits).write(run_dir)
 
     def _held_out(self, test_logits: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
         """Return logits (n, K) of the loaded model and labels (n,) as given, of samples that are not trained with.

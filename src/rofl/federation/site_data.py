@@ -1,4 +1,4 @@
-"""The data of a site: samples of its own, or its part of a data set that everybody has."""
+"""The data of a site: its own samples, or its part of a data set that all sites have."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from rofl.data.pretrained_weights import is_plain_name
 from rofl.errors import UserError
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_client import SiteClient
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 from rofl.models.hf_network import PREFIX
 from rofl.training.inputs import load_inputs
 
@@ -23,7 +23,7 @@ class _SiteData(ABC):
 
     Attributes:
         out: Where the site's run folder goes at the end; None for none.
-        data_dir: Where data sets lie; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
     """
 
     out: Path | None = None
@@ -121,7 +121,7 @@ class LocalData(_SiteData):
 
     Attributes:
         name: The site's name.
-        source: Where the data lies.
+        source: The path of the data, and how to read it.
         progress: Called while images are decoded.
         fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows; 0 to say nothing of them.
     """

@@ -22,8 +22,10 @@ from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.message_facts import describe_content
 from rofl.federation.noise_records import get_noise
 from rofl.federation.protocol import Refusal, RoundRequest
+from rofl.federation.site_evaluation import VOTE, SiteEvaluation, get_vote
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import SitePolicy, check_count, check_masking, check_names, check_settings
-from rofl.federation.site_records import VOTE, SiteEvaluation, SiteInfo, SiteReport, get_vote
+from rofl.federation.site_report import SiteReport
 
 _MAX_SETTINGS = 2**20  # characters
 _AT_END = ("noise", "sure", "report")  # kinds of requests that ask for sums after the last round

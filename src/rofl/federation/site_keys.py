@@ -1,4 +1,4 @@
-"""The sites' keys as the coordinator's registry needs them: whose number and name each has."""
+"""The sites' keys for the coordinator's registry: the number and the name that belong to each key."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SiteKeys:
-    """Who is who by their keys; what has changed in the files is seen after `refresh`.
+    """The sites' numbers and names by their keys; `refresh` reads changed files.
 
     Attributes:
         numbers: Each site's number by its public key, where only these sites may take part; None to believe what a

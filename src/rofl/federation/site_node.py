@@ -30,9 +30,9 @@ from rofl.training.lock import exclusive
 _POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: after a task, and when none came for long
 _POLL_SERVER = 2.0  # seconds between two checks that the coordinator is there
 _RETRY = 1.0  # seconds before another try
-_PATIENCE = 20.0  # seconds for which the coordinator may not answer before the connection is made anew
-_LINGER = 5.0  # seconds in which a last word can leave
-_GOODBYE = 1.0  # seconds in which the answer to the coordinator's last word can leave
+_PATIENCE = 20.0  # seconds for which the coordinator may not answer before the site connects again
+_LINGER = 5.0  # seconds for the last message to be sent
+_GOODBYE = 1.0  # seconds for the reply to the coordinator's last message to be sent
 _CONFIRMATION = 120.0  # seconds for which a site that is done waits for a coordinator that does not answer
 
 
@@ -84,7 +84,7 @@ class SiteNode:
                     self._work(node, TaskClient(f"127.0.0.1:{port}", secret.read_bytes()), instance)
             (self.home / "secret").unlink(missing_ok=True)
             shutil.rmtree(self.home / "flwr", ignore_errors=True)
-            shutil.rmtree(self.home / "masks", ignore_errors=True)  # so that nobody can unmask what was recorded
+            shutil.rmtree(self.home / "masks", ignore_errors=True)  # so that recorded sums cannot be unmasked later
 
     def _work(self, node: FlowerProcess, tasks: TaskClient, instance: str) -> None:
         """Do tasks while the coordinator and the SuperNode are there.
@@ -109,7 +109,7 @@ class SiteNode:
                 except httpx.HTTPError:  # the SuperNode starts, or has ended, which is checked below
                     pass
                 except RuntimeError as error:  # Flower gave a task without its message; a new connection gets it again
-                    self.on_message(f"The connection is made anew: {error}")
+                    self.on_message(f"Connecting again: {error}")
                     return
                 if not node.running:
                     self.on_message(f"The connection could not be made, or ended: {node.last_log_line()}")

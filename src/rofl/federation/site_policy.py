@@ -121,7 +121,7 @@ def write_policy(path: Path) -> None:
         UserError: If there is one already.
     """
     if path.exists():
-        raise UserError(f"{path} is there already.", "an editor, or another place")
+        raise UserError(f"{path} already exists.", "an editor, or another place")
     atomic.atomic_write(path, SitePolicy().to_toml())
 
 

@@ -14,8 +14,8 @@ from rofl.federation.greeting_checks import Conditions, check_greeting
 from rofl.federation.masking.peers import Peer
 from rofl.federation.messaging import NodeConnection, error_reason, nodes_online, pull_replies, push_request
 from rofl.federation.protocol import ProtocolError, RoundRequest, encode_request
+from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
-from rofl.federation.site_records import SiteInfo
 from rofl.federation.sites_file import SitesFile
 from rofl.federation.stragglers import PATIENCE, Stragglers
 
@@ -32,7 +32,7 @@ class SiteRegistry:
     Args:
         grid: Flower's connection to the sites.
         clients: How many sites there are to be.
-        keys: Who is who by their keys; None to believe what sites say about themselves.
+        keys: The sites' numbers by their keys; None to trust the numbers that sites send.
         on_message: Called with a sentence for people when a site connects or cannot take part.
         log: Where sites, requests and replies are written; nowhere where None.
         memory: Where what sites said is kept for a resume; nowhere where None.
@@ -78,7 +78,7 @@ class SiteRegistry:
         return sorted({*self._first, *self.sites} - self.without)
 
     def name(self, client: int) -> str:
-        """Return a site's name for people."""
+        """Return a site's display name."""
         site = self.sites.get(client)
         return site.name if site is not None else self._keys.name_of(client) or f"site {client}"
 
@@ -196,7 +196,7 @@ class SiteRegistry:
         Args:
             request: What to ask new connections with.
             timeout: Seconds to wait.
-            besides: Sites that are not waited for.
+            besides: Sites not to wait for.
         """
         deadline, wanted = time.monotonic() + timeout, set(self.members) - set(besides) - self._keys.refused.keys()
         while wanted - self.connected().keys() and time.monotonic() < deadline:

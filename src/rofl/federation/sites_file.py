@@ -1,4 +1,4 @@
-"""What sites said about themselves, in a file of the run folder: a resume knows those that are not there, too."""
+"""The greetings of all sites, in a file of the run folder, so that a resumed run knows sites that are not connected."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from rofl.core.serialization import parse_json
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
-from rofl.federation.site_records import SiteInfo
+from rofl.federation.site_info import SiteInfo
 
 SITES_FILE = "sites.json"
 _MAX_BYTES = 2**26

@@ -1,4 +1,4 @@
-"""Any method of ours as a Flower strategy, for people who have their own ServerApp."""
+"""Any method of this package as a Flower strategy, for use in a ServerApp of your own."""
 
 import logging
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from rofl.config.schema import Experiment
 from rofl.federation.messaging import error_reason
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.federation.round_driver import RoundDriver, RoundPlan
-from rofl.federation.site_records import SiteEvaluation, pooled_accuracy
+from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import Method, ServerState
 from rofl.simulation.rounds import RoundResult

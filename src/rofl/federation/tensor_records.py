@@ -53,7 +53,7 @@ def get_tensors(content: RecordDict, *groups: str, bf16: bool = False) -> list[T
     """
     arrays, layout = content.get("arrays"), content.get("layout")
     if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
-        raise ValueError("it has no arrays, or does not say how they lie")
+        raise ValueError("it has no arrays, or no layout of them")
     try:
         return _split_vectors(arrays, layout, groups, bf16)
     except Exception as error:  # numpy, json and torch raise errors of many types on bytes from elsewhere
@@ -74,7 +74,7 @@ def _split_vectors(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str,
         tensors[group][name] = vectors[dtype][start : start + size].reshape(shape)
         offsets[dtype] = start + size
     if any(offsets[dtype] != vector.numel() for dtype, vector in vectors.items()):
-        raise ValueError("they do not lie as it says")
+        raise ValueError("they do not match the layout")
     return list(tensors.values())
 
 

@@ -45,7 +45,7 @@ class ServerState:
     kept: Tensors = field(default_factory=dict)  # never sent to a client: `momentum/<name>`, `average/<name>`
 
     def evaluated(self) -> "ServerState":
-        """Return the state that is tested, audits labels and is saved: with the average over rounds, if it is kept."""
+        """Return the state for evaluation, audit and saving: averaged over rounds, if the server does that."""
         average = {name.removeprefix(AVERAGE): value for name, value in self.kept.items() if name.startswith(AVERAGE)}
         aux = without_bounds(self.aux)
         return ServerState(average or self.model, aux) if average or len(aux) < len(self.aux) else self

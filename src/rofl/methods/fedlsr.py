@@ -29,7 +29,7 @@ class FedLsr(LocalSgd):
     sharpen: Annotated[float, Field(gt=0)] = 3.0  # factor of the logits in the divergence, 1 / T_d
 
     def cautious(self) -> Self:
-        """Return the method without what the predictions say to each other."""
+        """Return the method without self-regularization: no comparison of two views, and no entropy term."""
         return replace(self, gamma=0.0, lambda_e=0.0)
 
     def client_update(

@@ -39,7 +39,7 @@ class Audience:
         """Return the name of the page's file, where the user names none: `report-<site>.html` for a site."""
         if self.site is None:
             return "report-server.html" if self.server else "report.html"
-        names = _client_names(run, run.folder.read_suspects())
+        names = _client_names(run, run.folder.audit.read_suspects())
         files = dict(zip(names, safe_names(["server", *names])[1:], strict=True))  # a site may be called server
         return f"report-{files[_check_site(self.site, names)]}.html"
 
@@ -81,11 +81,11 @@ def visible_audit(run: Audited, audience: Audience) -> VisibleAudit:
     Raises:
         UserError: the run has no such site.
     """
-    rows = run.folder.read_suspects()
+    rows = run.folder.audit.read_suspects()
     clients = _client_noise(run, rows)
     if audience.server:
         return VisibleAudit(clients, [], None)
-    features, issues = run.folder.read_features(), run.folder.read_issues()
+    features, issues = run.folder.audit.read_features(), run.folder.audit.read_issues()
     if audience.site is None:
         return VisibleAudit(clients, rows, features, issues)
     site = _check_site(audience.site, [client.name for client in clients])

@@ -78,7 +78,7 @@ def read_run(path: Path) -> FinishedRun:
         samples = sum(site.samples for site in summary.sites.values())
         flagged = _count_flagged(summary)
     else:
-        suspects = folder.read_suspects()
+        suspects = folder.audit.read_suspects()
         samples, flagged = len(suspects), sum(row.flagged for row in suspects)
     return FinishedRun(folder, experiment, summary, curve, flagged, samples)
 

@@ -45,7 +45,7 @@ def write_report(
     Args:
         folders: run folders; runs that differ only by seed are put together. Or one folder of an audit of new data.
         out: the file; by default report.html, report-<site>.html or report-server.html in the first folder.
-        data_dir: where the data sets lie, for the pictures; by default $ROFL_DATA.
+        data_dir: the folder of published data sets, for the pictures; by default $ROFL_DATA.
         audience: who reads it: `Audience(site="name")` sees samples of that client only, `Audience(server=True)` none.
         images: what the page has of images besides small copies: "link" for the image files where they lie, "embed"
             for larger copies.
@@ -56,7 +56,7 @@ def write_report(
     Raises:
         UserError: a folder holds no finished run, there is no such site, or the page cannot be written.
     """
-    if len(folders) == 1 and (record := RunDir(Path(folders[0])).read_audit_record()) is not None:
+    if len(folders) == 1 and (record := RunDir(Path(folders[0])).audit.read_record()) is not None:
         return write_audit_page(AuditedData(RunDir(Path(folders[0])), record), out, audience, images)
     groups = group_runs(read_runs([Path(folder) for folder in folders]))
     path = Path(out) if out is not None else Path(folders[0]) / audience.file_name(groups[0].runs[0])
@@ -70,7 +70,7 @@ def _render_page(groups: Sequence[Group], data_dir: Path | None, audience: Audie
 
     Args:
         groups: the runs; the first one of the first group is the main run.
-        data_dir: where the data sets lie.
+        data_dir: the folder of published data sets.
         audience: who reads the page.
         images: how it shows them.
     """
@@ -107,7 +107,7 @@ def _model_quality(groups: Sequence[Group]) -> list[Section]:
 
     Each method is there by its first run; the first has the table, and the recall of the others stands beside it.
     """
-    found = {group.label: group.runs[0].folder.read_evaluation() for group in groups}
+    found = {group.label: group.runs[0].folder.model.read_evaluation() for group in groups}
     known = {label: each for label, each in found.items() if each is not None}
     main = known.pop(groups[0].label, None)
     if main is None:

@@ -1,4 +1,4 @@
-"""Pictures that are small enough for thousands of them to lie in one page.
+"""Pictures that are small enough for thousands of them on one page.
 
 Images of up to 32 pixels are kept as they are (PNG). Larger ones are scaled down and compressed, the more the more
 there are, so that a page stays below about 25 MB and opens in a browser without delay.

@@ -34,7 +34,7 @@ def collect_suspects(
         audit: what the reader may see of it.
         audience: who reads the page.
         images: how the page shows them.
-        data_dir: where the data sets lie.
+        data_dir: the folder of published data sets.
     """
     suspects = audit.suspects
     federated, missing_images = _load_images(run, data_dir) if suspects or audit.issues else (None, "")
@@ -89,7 +89,7 @@ def _load_images(run: Audited, data_dir: Path | None) -> tuple[FederatedDataset 
     """Load the data; where that fails, return None and why: a page without pictures is still of use."""
     try:
         if isinstance(run, AuditedData):
-            return load_audited(run.summary.data, run.classes, run.folder.read_encoder()), ""
+            return load_audited(run.summary.data, run.classes, run.folder.model.read_encoder()), ""
         return load_federated(run.experiment.split, data_dir), ""
     except UserError as error:
         return None, error.sentence

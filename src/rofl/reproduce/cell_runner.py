@@ -67,7 +67,7 @@ def run_cells(
         cache: Where the run directories are kept.
         jobs: Experiments that run side by side, each in a process of its own.
         workers: Client processes of each; 0 for none.
-        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
         on_progress: Called about twice a second while something runs.
 
     Returns:

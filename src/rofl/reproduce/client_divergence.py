@@ -44,7 +44,7 @@ def write_divergence(run_dir: RunDir, data_dir: Path | None = None) -> None:
     if (run_dir.path / _FILE).is_file():
         return
     experiment = run_dir.read_experiment()
-    checkpoint = run_dir.read_checkpoint()
+    checkpoint = run_dir.checkpoints.read()
     if checkpoint is None:
         raise UserError(f"{run_dir.path} has no checkpoint.", f"rofl resume {run_dir.path}")
     federated, network = load_inputs(experiment, data_dir)

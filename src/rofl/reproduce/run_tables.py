@@ -22,7 +22,7 @@ def reproduce(
     Args:
         plan: What to run, from `make_plan`; a table's name stands for `make_plan(name)`, at scale "tiny".
         jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
@@ -48,7 +48,7 @@ def run_plan(
         plan: What to run.
         cache: Where the run directories are kept.
         jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
         on_progress: Called about twice a second while cells run.
 
     Returns:

@@ -40,43 +40,47 @@ class Simulation:
     _overlap: dict[str, int] = field(default_factory=dict)  # part -> count of predictions during the next round
     _predicted: dict[str, tuple[ServerState, Predictions]] = field(default_factory=dict)  # part -> by which state, what
 
-    def rounds(
-        self,
-        server_state: ServerState,
-        first: int,
-        last: int,
-        cautious: bool = False,
-        aside: frozenset[int] = frozenset(),
-    ) -> Iterator[RoundResult]:
+    def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
         """Yield rounds `first` to `last`; each is computed when it is asked for.
 
         Args:
             server_state: the state before round `first`.
             first: the first round, counted from 1.
             last: the last round.
+        """
+        for index in range(first, last + 1):
+            result = self.run_round(server_state, index)
+            server_state = result.server_state
+            yield result
+
+    def run_round(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundResult:
+        """Run one round, and the predictions that `overlap_prediction` asked for.
+
+        Args:
+            server_state: the state before the round.
+            index: the round, counted from 1.
             cautious: whether to use the cautious form of the method.
             aside: clients that are not asked.
         """
+        started = time.perf_counter()
         method = self.method.cautious() if cautious else self.method
-        for index in range(first, last + 1):
-            started = time.perf_counter()
-            cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
-            overlap, self._overlap = self._overlap, {}
-            if server_state.evaluated().model is not server_state.model:
-                overlap = {}  # other weights are tested than those that clients train from
-            jobs_beside = [list(predict_jobs(part, count)) for part, count in overlap.items()]
-            self.pool.broadcast(flatten_state(server_state))
-            asked = [client for client in cohort if client not in aside]
-            jobs = (train_job(index, client, self.states.load(client), cautious) for client in asked)
-            results = self.pool.run(jobs, chain.from_iterable(jobs_beside))
-            replies = self._replies(server_state, index, cohort, results, aside)
-            declared = {client: float(self.sizes[client]) for client in cohort}
-            ctx = RoundContext(index, self.seed)
-            result = aggregate_round(method, server_state, ctx, declared, replies, started)
-            for part, part_jobs in zip(overlap, jobs_beside, strict=True):
-                self._predicted[part] = server_state, parse_predictions(islice(results, len(part_jobs)))
-            server_state = result.server_state
-            yield result
+        cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
+        overlap, self._overlap = self._overlap, {}
+        if server_state.evaluated().model is not server_state.model:
+            overlap = {}  # other weights are tested than those that clients train from
+        overlap_jobs = [list(predict_jobs(part, count)) for part, count in overlap.items()]
+        self.pool.broadcast(flatten_state(server_state))
+        asked = [client for client in cohort if client not in aside]
+        jobs = (train_job(index, client, self.states.load(client), cautious) for client in asked)
+        results = self.pool.run(jobs, chain.from_iterable(overlap_jobs))
+        replies = self._replies(server_state, index, cohort, results, aside)
+        declared = {client: float(self.sizes[client]) for client in cohort}
+        result = aggregate_round(method, server_state, RoundContext(index, self.seed), declared, replies, started)
+        for part, part_jobs in zip(overlap, overlap_jobs, strict=True):
+            self._predicted[part] = server_state, parse_predictions(islice(results, len(part_jobs)))
+        return result
 
     def _replies(
         self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes], aside: frozenset[int]

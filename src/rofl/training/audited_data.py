@@ -42,7 +42,8 @@ class FinishedModel:
         """
         folder = RunDir(path)
         summary = folder.read_summary()
-        model = cls(path, folder.read_experiment(), summary, folder.read_model(summary), folder.read_encoder())
+        saved = folder.checkpoints.read_saved_model(summary)
+        model = cls(path, folder.read_experiment(), summary, saved, folder.model.read_encoder())
         if not summary.classes:
             raise UserError(f"{path} was audited by an older version.", f"rofl audit {path}, then this again")
         if summary.shape[1] == 1 and model.encoder is None:
@@ -57,8 +58,8 @@ class FinishedModel:
             images: that it is to judge; runs of old versions did not record its shape.
         """
         folder = RunDir(self.path)
-        record = folder.read_model_record()
-        return network_spec(experiment, images) if record is None else record.network_spec(folder.base_path)
+        record = folder.model.read_record()
+        return network_spec(experiment, images) if record is None else record.network_spec(folder.model.base_path)
 
     def record(self, data: DataSpec, estimated: NoiseEstimate) -> AuditRecord:
         """Return the record of an audit of new data by this model."""

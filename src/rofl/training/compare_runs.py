@@ -74,7 +74,7 @@ def compare(
         experiments: What to run, such as `[preset("digits", method=m, seed=s) for s in range(3) for m in METHODS]`.
         out: The folder of the comparison; `runs/compare-<name of the first experiment>` where absent.
         workers: Client processes; one per core where absent, 0 for none.
-        data_dir: Where the data sets lie; $ROFL_DATA where absent.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
         follow: Called before each run with its experiment and folder; returns a context manager that gives the run's
             listener, such as `rofl.tracking.follow` with the trackers' names filled in.
 

@@ -203,7 +203,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _issues(self, folder: RunDir, dataset: Dataset) -> LabelIssues:
         """Return the run's lists of suspects in the order of the samples."""
         places = {name: place for place, name in enumerate(dataset.classes)}
-        rows = sorted(folder.read_suspects(), key=lambda row: int(row.sample))  # samples are named by their number
+        rows = sorted(folder.audit.read_suspects(), key=lambda row: int(row.sample))  # named by number
         given, suggested = (np.array([places[getattr(row, name)] for row in rows]) for name in ("given", "suggested"))
         return LabelIssues(
             flagged=np.array([row.flagged for row in rows]),

@@ -1,4 +1,4 @@
-"""Evaluations of a model between rounds, as counts; what a guard may know, no true label among it."""
+"""Evaluations of a model between rounds, as counts that use no true label."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ class Evaluation:
         held_out: counts on samples that are not trained with; None where nobody counted.
         voters: how many sites compared it with the models that they trained themselves.
         objections: how many of them found it worse by far.
-        problem: why the counts cannot be used, where somebody must have spoilt them.
+        problem: why the counts cannot be used, where a client must have corrupted them.
         suspects: the clients that did, where they are known.
     """
 

@@ -40,7 +40,7 @@ def with_components(
 
     The settings then name the method's class and the model's factory as `package.module:name`, so that config.toml is
     complete and worker processes import the same code. Samples cannot be named: `data.name` becomes "memory", with
-    their fingerprint, and whoever resumes the run hands the same samples over again.
+    their fingerprint, and a resume needs the same samples again.
 
     Args:
         experiment: the settings.
@@ -90,7 +90,7 @@ def name_of(registry: Registry[Any], thing: Any) -> str:
 
 
 def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Settings:
-    """Return the settings of samples in memory; labels that nobody vouches for get no noise on top."""
+    """Return the settings of samples in memory; no noise is put on labels that may already be wrong."""
     kept = {key: value for key, value in settings["data"].items() if key not in ("path", "test_path", "name")}
     partition = kept["partition"]
     if dataset.owners is not None and partition in ("iid", "natural"):
@@ -143,7 +143,7 @@ def _check_kind(images: Dataset, model: str) -> None:
     if model in _MODEL_KINDS and kind not in _MODEL_KINDS[model]:
         what = {"text": "A data set of texts", "table": "A table", "images": "A data set of images"}[kind]
         fits = next(name for name, kinds in _MODEL_KINDS.items() if kind in kinds)
-        raise UserError(f"{what} is nothing for the model {model}.", f"model.name={fits}")
+        raise UserError(f"{what} does not fit the model {model}.", f"model.name={fits}")
 
 
 def accuracy(logits: Tensor, truth: Tensor) -> float:

@@ -20,10 +20,10 @@ from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
 from rofl.training.inputs import dataset_of, load_inputs
+from rofl.training.local_engine import start_simulation
 from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
-from rofl.training.runner import start_simulation
 
 _NEVER = 2.0  # a confidence that no suggestion has
 
@@ -31,7 +31,7 @@ _NEVER = 2.0  # a confidence that no suggestion has
 def audit_run(
     path: Path | str, *, data: object = None, workers: int | None = None, data_dir: Path | None = None
 ) -> AuditResult:
-    """Judge the labels of a finished run again by its final model, and write its lists and figures anew.
+    """Judge the labels of a finished run again by its final model, and rewrite its lists and figures.
 
     Args:
         path: the run directory, or the folder of an earlier audit of new data.
@@ -43,7 +43,7 @@ def audit_run(
         UserError: the run is not finished, or its data or model cannot be read.
     """
     folder = RunDir(Path(path))
-    record = folder.read_audit_record()
+    record = folder.audit.read_record()
     if record is not None:
         return _judge(FinishedModel.read(Path(record.model)), Path(record.data.path), folder, workers, data_dir)
     experiment, summary, saved = _finished(folder)
@@ -54,10 +54,10 @@ def audit_run(
                 federated,
                 saved.aux.get("centroids"),
                 *simulation.predict(saved, "train", len(federated.labels)),
-                folder.read_noise(len(federated.images.classes)),
+                folder.audit.read_noise(len(federated.images.classes)),
             )
-        folder.write_audit(result)
-        folder.write_encoder(federated.images.encoder)  # runs of 0.1 have none
+        folder.audit.write(result)
+        folder.model.write_encoder(federated.images.encoder)  # runs of 0.1 have none
         folder.write_summary(summary.with_audit(result.metrics()))
         return result
 
@@ -85,7 +85,7 @@ def audit_data(
         UserError: the run is not finished, the data has classes that the model does not know, or `out` is in use.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is in the way: it is not an empty folder.", "another --out")
+        raise UserError(f"{out} exists and is not an empty folder.", "another --out")
     return _judge(FinishedModel.read(model), data, RunDir(out), workers, data_dir, progress)
 
 
@@ -106,10 +106,10 @@ def _judge(
             saved.aux.get("centroids"),
             *simulation.predict(saved, "train", len(federated.labels)),
         )
-    folder.write_audit(result)
+    folder.audit.write(result)
     folder.write_left_out(federated.images.unreadable)
-    folder.write_encoder(model.encoder)
-    folder.write_audit_record(model.record(federated.spec.data, result.metrics().estimated))
+    folder.model.write_encoder(model.encoder)
+    folder.audit.write_record(model.record(federated.spec.data, result.metrics().estimated))
     return result
 
 
@@ -125,7 +125,7 @@ def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDatas
     """Return all decisions about a run's labels: those it keeps, and those of new files, which it keeps from now on.
 
     Args:
-        path: the run directory; its decisions.csv is written anew where there are new files.
+        path: the run directory; its decisions.csv is rewritten where there are new files.
         files: CSV files that the page saved, or what a labelling tool exported (`rofl.audit.label_tools`); of two
             decisions about a sample the later one counts.
         federated: the samples and labels that the decisions are about.
@@ -152,7 +152,7 @@ def export_audit(path: Path, result: AuditResult, tool: Tool, out: Path | None =
     Raises:
         UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
     """
-    return export_suspects(tool, out or path / tool, RunDir(path).read_suspects(), result.federated)
+    return export_suspects(tool, out or path / tool, RunDir(path).audit.read_suspects(), result.federated)
 
 
 def corrected_labels(
@@ -211,4 +211,4 @@ def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
 def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, ServerState]:
     """Return settings, outcome and saved model of a finished run."""
     summary = folder.read_summary()
-    return folder.read_experiment(), summary, folder.read_model(summary)
+    return folder.read_experiment(), summary, folder.checkpoints.read_saved_model(summary)

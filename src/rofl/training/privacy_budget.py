@@ -1,7 +1,7 @@
 """The privacy of a run: its epsilon, by the accountant of Opacus.
 
-No credit is taken for drawing cohorts: they follow from a seed, and metrics.jsonl tells them. So only those rounds
-count for a client in which it took part.
+Sampling of cohorts does not reduce epsilon: cohorts follow from a seed, and metrics.jsonl lists them. What reduces it
+is that only those rounds count for a client in which it took part.
 """
 
 import math

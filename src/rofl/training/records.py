@@ -96,7 +96,7 @@ class RoundRecord(_Record):
 
 
 class CheckpointFacts(_Record):
-    """What a checkpoint says beside its tensors."""
+    """The metadata of a checkpoint."""
 
     round: int = Field(ge=0)  # the last finished round
     states: dict[int, int]  # client -> round of its state
@@ -162,7 +162,7 @@ class AuditRecord(_Record):
 class RunSummary(_Record):
     """summary.json: the outcome of a finished run. Its JSON Schema is docs/summary.schema.json.
 
-    Fields that a later version wrote are kept as they are when an audit writes the file anew.
+    Fields that a later version wrote are kept when an audit writes the file again.
     """
 
     model_config = ConfigDict(extra="allow")

@@ -1,4 +1,4 @@
-"""Rounds that went wrong are undone, and the client that spoilt them is searched for and set aside.
+"""Undo rounds that went wrong; find the client that corrupted them, and exclude it for some rounds.
 
 All of it is a function of the records of rounds, so that a resumed run decides as one that was not interrupted.
 
@@ -19,7 +19,7 @@ from rofl.training.held_out import HeldOut
 from rofl.training.records import RoundRecord
 
 KEPT = 3  # good models that are kept to go back to
-_HIDDEN = 3  # clients of a masked sum at least, so that nobody can be searched for among fewer
+_HIDDEN = 3  # clients of a masked sum at least, since no client may be identified among fewer
 _FUTILE = 2  # rounds in a row of which no update could be used, before a run stops
 
 
@@ -32,7 +32,7 @@ class Rollback:
 
     Attributes:
         bad: how many rounds in a row went wrong by now.
-        spoilt: how many of them made a model that was given up; the others had no sum that could be used.
+        spoilt: how many of them made a model that was discarded; the others had no usable sum.
         stop_reason: why the run cannot go on, in one sentence; empty while it can.
     """
 
@@ -56,7 +56,7 @@ class Rollback:
         return frozenset(known | set(self._trial))
 
     def judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> str:
-        """Return why the result of a round is beyond reason, as the end of a sentence; empty where it is not.
+        """Return why the result of a round is implausible, as the end of a sentence; empty where it is plausible.
 
         Args:
             record: of the round, with its evaluation.
@@ -127,7 +127,7 @@ class Rollback:
         return [self._try(record.round)]
 
     def _stop_listening(self, index: int) -> GuardEvent:
-        """Go on without the sites' opinions: where they object whoever is left out, it is the data and not a site."""
+        """Ignore the sites' votes from now on: if they object whichever site is left out, the data is the cause."""
         self._listens, self._candidates = False, []
         message = "Sites object to the model whichever of them is left out: from now on this undoes no round."
         return GuardEvent(sign="set aside", round=index, message=message, acted=True)

@@ -41,7 +41,7 @@ def test_classes_of_one_sample_give_too_unless_it_is_the_last_of_all():
     assert held({("a", f"{n}"): 1 for n in range(10)}) == {}
 
 
-def test_it_is_at_random_but_the_same_each_time_and_nobody_elses_business():
+def test_the_holdout_is_random_but_reproducible_and_depends_on_its_own_samples_only():
     few = {("a", "x"): 40, ("a", "y"): 20}
     rows = holdout.split_holdout(entries(few), 0.2)
     assert rows == holdout.split_holdout(entries(few), 0.2)

@@ -46,7 +46,7 @@ def test_every_suffix_in_any_case(tmp_path, suffix):
     assert len(found(tmp_path)) == 1
 
 
-def test_what_systems_leave_behind_is_no_data(tmp_path):
+def test_files_of_operating_systems_are_not_data(tmp_path):
     touch(
         tmp_path,
         *("a/x/1.png", ".git/x/1.png", "__MACOSX/a/x/._1.png", "a/.DS_Store", "a/x/.hidden.png", "a/x/Thumbs.db"),

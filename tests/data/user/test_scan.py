@@ -45,7 +45,7 @@ def test_all_that_is_known_of_a_folder(photos):
         assert (images.train[row, 0].numpy() == np.asarray(Image.open(photos / name))).all()
 
 
-def test_what_is_held_out_trains_nobody(photos):
+def test_held_out_samples_are_not_trained_on(photos):
     images = taken(photos)
     train = {bytes(pixels.numpy().tobytes()) for pixels in images.train}
     test = {bytes(pixels.numpy().tobytes()) for pixels in images.test}

@@ -70,7 +70,7 @@ def test_a_site_that_is_killed_and_stays_away_is_left_out_of_the_sum(tmp_path: P
         assert coordinator.code(300) == 0, coordinator.said()
         assert [sites[0].code(), sites[2].code()] == [0, 0]
         assert people.summary()["final_accuracy"] > 30
-        assert "east did not come to the end." in people.summary()["note"]
+        assert "east did not finish." in people.summary()["note"]
 
 
 @pytest.mark.slow

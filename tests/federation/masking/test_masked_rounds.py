@@ -22,7 +22,7 @@ from rofl.methods import METHODS
 from rofl.methods.base import ServerState
 from rofl.simulation.rounds import RoundResult
 from tests.federation.masking.masked import Fault, MaskedGrid, federation_of
-from tests.federation.test_in_memory import FOREIGN, begin, experiment
+from tests.federation.test_in_memory import FOREIGN, begin, experiment, rounds
 
 SITES = 3
 
@@ -34,8 +34,7 @@ def fixed(method: str = "plain", clients: int = SITES, **changes: Any) -> Experi
 
 
 def one_round(chosen: Experiment, grid: MaskedGrid, masks: bool = True) -> RoundResult:
-    (result,) = federation_of(chosen, grid, masks).rounds(begin(chosen), 1, 1)
-    return result
+    return federation_of(chosen, grid, masks).run_round(begin(chosen), 1)
 
 
 def bits(server_state: ServerState) -> str:
@@ -53,7 +52,7 @@ def plain_bits(sites: int, without: int | None = None) -> str:
 def test_every_method_gives_the_digest_of_a_local_run_without_masks(method: str, tmp_path: Path) -> None:
     chosen = fixed(method, rounds=2)
     local = rofl.run(chosen, tmp_path / "run", workers=0)
-    *_, last = federation_of(chosen, MaskedGrid(SITES)).rounds(begin(chosen), 1, 2)
+    *_, last = rounds(federation_of(chosen, MaskedGrid(SITES)), begin(chosen), 1, 2)
     assert bits(last.server_state) == local.summary.digest
     assert last.metrics == local.history[-1].metrics  # the metrics come out of the sum, too
     assert last.dropped == {}
@@ -62,7 +61,7 @@ def test_every_method_gives_the_digest_of_a_local_run_without_masks(method: str,
 def test_a_cohort_that_changes_gives_it_too(tmp_path: Path) -> None:
     chosen = fixed("joint", clients=5, cohort=3, rounds=3, method__start=1)  # with client states
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary
-    *_, last = federation_of(chosen, MaskedGrid(5)).rounds(begin(chosen), 1, 3)
+    *_, last = rounds(federation_of(chosen, MaskedGrid(5)), begin(chosen), 1, 3)
     assert bits(last.server_state) == local.digest
 
 
@@ -110,7 +109,7 @@ def test_sites_may_drop_out_at_both_steps_as_long_as_a_majority_is_left() -> Non
 def test_fewer_than_a_majority_cannot_unmask_and_the_model_stays(gone: Fault, reason: str) -> None:
     chosen = fixed()
     federation = federation_of(chosen, MaskedGrid(3, gone))
-    (result,) = federation.rounds(begin(chosen), 1, 1)
+    result = federation.run_round(begin(chosen), 1)
     assert sorted(result.dropped) == [0, 1, 2]
     assert f"the sum cannot be unmasked: {reason}" in result.dropped[0]
     assert bits(result.server_state) == bits(begin(chosen))
@@ -124,7 +123,7 @@ def test_the_next_round_goes_on_after_one_that_could_not_be_unmasked() -> None:
         calls.append(kind)
         return kind == "query.unmask" and calls.count("query.unmask") <= 3
 
-    first, second = federation_of(chosen, MaskedGrid(3, gone)).rounds(begin(chosen), 1, 2)
+    first, second = rounds(federation_of(chosen, MaskedGrid(3, gone)), begin(chosen), 1, 2)
     assert len(first.dropped) == 3
     assert second.dropped == {}
     assert bits(second.server_state) != bits(begin(chosen))
@@ -231,7 +230,7 @@ def test_with_what_is_revealed_one_sites_sums_are_still_masked(
 
 def counted(federation: FlowerEngine, chosen: Experiment) -> tuple[Any, Any]:
     server_state = begin(chosen)
-    list(federation.rounds(server_state, 1, 1))  # so that masks are in use
+    federation.run_round(server_state, 1)  # so that masks are in use
     evaluation = federation.evaluate(server_state, 1, classes=10)
     return evaluation, federation.finish(server_state, 1, "[]", classes=10)
 
@@ -257,7 +256,7 @@ def test_counts_of_tests_and_audits_are_sums_of_which_no_single_one_is_sent(tmp_
 def test_counts_that_cannot_be_unmasked_are_missing_and_the_run_goes_on() -> None:
     chosen = fixed()
     federation = federation_of(chosen, MaskedGrid(3, lambda kind, client: kind == "evaluate" and client > 0))
-    list(federation.rounds(begin(chosen), 1, 1))
+    federation.run_round(begin(chosen), 1)
     assert federation.evaluate(begin(chosen), 1, classes=10).accuracy is None
 
 

@@ -295,7 +295,7 @@ def test_a_site_reveals_masks_of_one_set_of_sites_only() -> None:
         masks[0].reveal(reveal_request(total, [0, 1]))
 
 
-def test_nor_when_the_round_is_asked_for_again_without_one_site() -> None:
+def test_a_repeated_round_without_one_site_is_not_unmasked() -> None:
     """As after a resume, or by a coordinator who wants to know: the site would send the very same sums."""
     masks = sites()
     masks[0].reveal(reveal_request(masked(masks), [0, 1, 2]))
@@ -431,7 +431,7 @@ def _private(folder: Path, name: str) -> Any:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda peers: peers[:2], "A sum of 2 sites hides nobody"),
+        (lambda peers: peers[:2], "A sum of 2 sites protects no single one"),
         (lambda peers: [*peers[:2], Peer(3, peers[1].key)], "lists a site twice"),
         (lambda peers: [peers[1], peers[0], peers[2]], "lists a site twice, or not in order"),
         (lambda peers: [*peers, peers[2]], "lists a site twice"),

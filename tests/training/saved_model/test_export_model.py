@@ -98,7 +98,7 @@ def test_the_command_writes_into_the_run_folder_and_refuses_a_folder_in_use(fini
     assert (run / "export-safetensors" / "model-card.md").is_file()
     again = command("export", "run", "--format", "safetensors", cwd=tmp_path)
     assert again.returncode == 2
-    assert "run/export-safetensors is in the way" in again.stderr
+    assert "run/export-safetensors exists and is not an empty folder" in again.stderr
     assert command("export", "run", "--format", "pickle", cwd=tmp_path).returncode == 2
     with pytest.raises(UserError, match="There is no format 'onix'"):
         rofl.export_model(run, "onix")  # type: ignore[arg-type]
@@ -120,7 +120,7 @@ def test_a_package_that_is_not_installed_is_named(
 
 def test_the_card_has_the_figures_of_the_run(finished: Path) -> None:
     folder = RunDir(finished / "images")
-    summary, record, metrics = folder.read_summary(), folder.read_model_record(), folder.read_evaluation()
+    summary, record, metrics = folder.read_summary(), folder.model.read_record(), folder.model.read_evaluation()
     assert record is not None
     assert metrics is not None
     card = model_card(folder, record)
@@ -135,7 +135,7 @@ def test_the_card_has_the_figures_of_the_run(finished: Path) -> None:
 
 def test_names_cannot_spoil_the_card(finished: Path) -> None:
     folder = RunDir(finished / "images")
-    record = folder.read_model_record()
+    record = folder.model.read_record()
     assert record is not None
     evil = record.model_copy(update={"classes": ("<script>", "a | b", "[x](y)\nz")})
     line = next(line for line in model_card(folder, evil).splitlines() if line.startswith("0: "))

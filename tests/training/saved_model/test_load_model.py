@@ -126,9 +126,9 @@ def test_features_and_network_inputs(finished: Path) -> None:
 def test_the_saved_model_is_the_selected_one(finished: Path) -> None:
     folder = RunDir(finished / "images")
     summary = folder.read_summary()
-    record = folder.read_model_record()
+    record = folder.model.read_record()
     assert record is not None
-    assert record.digest == digest(folder.read_model(summary).model)
+    assert record.digest == digest(folder.checkpoints.read_saved_model(summary).model)
 
 
 def test_a_run_of_an_older_version_has_no_model_json(finished: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_command_writes_csv_with_a_column_for_each_class(finished: Path, tmp
     assert printed.stdout == (tmp_path / "new" / "p.csv").read_text()
     again = command("predict", str(finished / "images"), str(finished / "photos"), "--out", "new/p.csv", cwd=tmp_path)
     assert again.returncode == 2
-    assert "new/p.csv is there already" in again.stderr
+    assert "new/p.csv already exists" in again.stderr
 
 
 def test_an_image_that_cannot_be_read_is_left_out_and_named(finished: Path, tmp_path: Path) -> None:

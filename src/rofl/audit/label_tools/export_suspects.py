@@ -42,7 +42,7 @@ def check_export(folder: Path) -> None:
         UserError: the folder has something in it, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is in the way: it is not an empty folder.", "another --out")
+        raise UserError(f"{folder} exists and is not an empty folder.", "another --out")
 
 
 def export_suspects(tool: Tool, folder: Path, rows: Sequence[SuspectRow], federated: FederatedDataset) -> Export:

@@ -1,4 +1,4 @@
-"""What people decided, in whatever form it comes back: the page's CSV, or a file of a labelling tool."""
+"""Reviewers' decisions, from the page's CSV or from a file of a labelling tool."""
 
 import json
 import zipfile

@@ -218,7 +218,7 @@ def _is_frozen(given: Settings) -> bool:
 
 
 def tokenizer_setting(given: Settings) -> dict[str, str]:
-    """Return the setting of the tokenizer that lies beside a network of Hugging Face, unless there is one."""
+    """Return the path of the tokenizer in the folder of a Hugging Face network, unless the settings name one."""
     name = given.get("model", {}).get("name", "") if isinstance(given.get("model"), Mapping) else ""
     set_already = isinstance(given.get("data"), Mapping) and given["data"].get("tokenizer")
     if not isinstance(name, str) or not name.startswith(PREFIX) or set_already:

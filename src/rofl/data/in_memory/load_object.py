@@ -1,4 +1,4 @@
-"""Data sets from Python objects, whatever they are."""
+"""Data sets from Python objects of any supported kind."""
 
 from typing import Any
 

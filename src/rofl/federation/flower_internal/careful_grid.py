@@ -1,4 +1,4 @@
-"""A Grid that no reply of a site can break or hold up: what cannot be read becomes an error reply of that site alone.
+"""A Grid that tolerates malformed replies: one that cannot be read becomes an error reply of that site.
 
 Flower's own Grid raises where a reply is malformed, loses the replies that were pulled with it, and waits for hours for
 a reply that was announced and does not arrive.
@@ -68,7 +68,7 @@ class CarefulGrid(HttpGrid):
             httpx.HTTPError: If the SuperLink does not answer.
         """
         asked = list(message_ids)
-        forgotten = time.monotonic() - 10 * _PATIENCE  # whoever asked for it does not any more
+        forgotten = time.monotonic() - 10 * _PATIENCE  # the request has expired
         self._incoming = {each: found for each, found in self._incoming.items() if found.progress > forgotten}
         broken = self._ask([each for each in asked if each not in self._incoming])
         there = [each for each in asked if each in self._incoming]

@@ -1,4 +1,4 @@
-"""Flower tasks done in this process.
+"""Runs Flower tasks in this process.
 
 Flower by itself starts a new process for every message to a ClientApp, which takes seconds with torch, and installs
 and runs the code that the coordinator's run brings along. Here the site's own process acquires the tasks of its

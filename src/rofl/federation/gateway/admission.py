@@ -1,4 +1,4 @@
-"""Who may use the gateway: the signature in a request's headers, checked before its body is read.
+"""Authentication at the gateway: the signature in a request's headers, checked before its body is read.
 
 A SuperNode signs the time of each request with its key, and sends both with its public key. The SuperLink checks the
 same again, and that the node in the request is the key's.

@@ -119,7 +119,7 @@ class Forwarder:
         The SuperLink hands out a message once, so none is pulled on behalf of a site that has disconnected. A message
         is still lost if the site disconnects during a poll, as it could be without a gateway, or if its connection is
         cut without notice, when polls go on for at most `hold` seconds. The coordinator sends it again only when the
-        site connects anew.
+        site connects again.
 
         Args:
             request: The site's request.

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from rofl.core.version import __version__
 from rofl.errors import UserError
 from rofl.federation.gateway.admission import AdmittedKey
-from rofl.federation.gateway.server import GatewaySettings, server_context
+from rofl.federation.gateway.gateway_settings import GatewaySettings, server_context
 
 _MAX_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is good for 300 s
 _GRACE = 3.0  # seconds that the process has to end

@@ -13,7 +13,8 @@ import threading
 from base64 import b64decode
 
 from rofl.federation.gateway.admission import AdmittedKey
-from rofl.federation.gateway.server import GatewayServer, GatewaySettings
+from rofl.federation.gateway.gateway_settings import GatewaySettings
+from rofl.federation.gateway.server import GatewayServer
 
 
 def main() -> None:

@@ -3,10 +3,7 @@
 import asyncio
 import gc
 import socket
-import ssl
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,44 +12,18 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rofl.federation.gateway.admission import SIGNATURE, Admission, AdmittedKey, RefusedError
 from rofl.federation.gateway.connection_pool import ConnectionPool, OpenConnection
 from rofl.federation.gateway.forwarding import CALLS, PREFIX, REGISTRATION, Forwarder
+from rofl.federation.gateway.gateway_settings import GatewaySettings, server_context
+from rofl.federation.gateway.guarded_protocol import GuardedProtocol
 
 INSTANCE_PATH = b"/v1/rofl"  # our own, for sites that check whether the coordinator is there
 _HANDSHAKE = 10.0  # seconds for TLS
-_HEADERS = 10.0  # seconds from the connection, or from the last response, to the end of a request's headers
-_BODY = 30.0  # seconds in which a body must go on
 _SWEEP = 1.0  # seconds between two looks for connections that wait for too long
 _GARBAGE = 100  # closed connections whose memory may wait for Python's own schedule
 _BACKLOG = 512  # connections that the system keeps until they are accepted
-
-
-@dataclass(frozen=True)
-class GatewaySettings:
-    """All that a gateway needs to know at its start, as JSON can hold it.
-
-    Attributes:
-        instance: A random name; a site that sees another one knows that the coordinator was restarted.
-        version: Of rofl.
-        superlink: The SuperLink's URL.
-        superlink_ca: The file of the authority that signed the SuperLink's certificate; "" if it speaks plain HTTP.
-        certificate: The file of the gateway's own certificate; "" for plain HTTP, on this machine only.
-        key: The file of its private key.
-        hold: Seconds for which a poll for a message is held until there is one.
-        max_bytes: The largest request that is accepted.
-    """
-
-    instance: str
-    version: str
-    superlink: str
-    superlink_ca: str = ""
-    certificate: str = ""
-    key: str = ""
-    hold: float = 5.0
-    max_bytes: int = 2**31
 
 
 class GatewayServer:
@@ -213,57 +184,6 @@ class GatewayServer:
         return ""
 
 
-class GuardedProtocol(H11Protocol):
-    """HTTP on one connection, which knows for how long it has been waiting for the other side.
-
-    Args:
-        config: Of uvicorn.
-        server_state: Of uvicorn: all connections and tasks.
-        connection: This one, as the pool knows it.
-        pool: All connections.
-    """
-
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        server_state: uvicorn.server.ServerState,
-        connection: OpenConnection,
-        pool: ConnectionPool,
-    ) -> None:
-        super().__init__(config, server_state, {"connection": connection})
-        self._connection, self._pool = connection, pool
-        self._last_data = self._idle_since = time.monotonic()
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, once TLS is made."""
-        super().connection_made(transport)
-        self._connection.abort = transport.abort
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._pool.remove(self._connection)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Take in some bytes of a request."""
-        self._last_data = time.monotonic()
-        super().data_received(data)
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._idle_since = time.monotonic()
-        super().on_response_complete()
-
-    def waits_too_long(self) -> bool:
-        """Return whether the headers or the body of a request are overdue."""
-        now = time.monotonic()
-        if self.cycle is None or self.cycle.response_complete:
-            patience = self.timeout_keep_alive if self._connection.key else _HEADERS
-            return now - max(self._idle_since, 0.0) > patience
-        reading = self.cycle.more_body and not self.flow.read_paused
-        return bool(reading and now - self._last_data > _BODY)
-
-
 async def _until_readable(line: socket.socket) -> None:
     """Wait until something has arrived on a socket, and leave it there."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
@@ -279,16 +199,3 @@ def _cancel(task: "asyncio.Task[None]", line: socket.socket) -> None:
     """Close a connection that has no protocol yet; a task that was not begun would leave its socket open."""
     task.cancel()
     task.add_done_callback(lambda _: line.close())
-
-
-def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return the TLS of a server: 1.2 or newer, and no renegotiation.
-
-    Raises:
-        OSError: If the files cannot be used together.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    context.load_cert_chain(certificate, key)
-    return context

@@ -113,7 +113,7 @@ def from_vector(form: SumsForm, vector: Vector) -> RecordDict:
     """
     end = len(vector) - len(form.numbers)
     if end < 0:
-        raise ValueError("the sum does not lie as the sites say")
+        raise ValueError("the sum does not match the sites' layout")
     steps = [int(step) for step in vector[end:]]
     if any(abs(step) > _EXACT for step in steps):
         raise ValueError("the sum cannot be unmasked: a site sent something else than it said")

@@ -71,7 +71,7 @@ def sign_key(key: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None) -> None:
-    """Refuse a sum whose sites are not who they seem to be.
+    """Refuse a sum with a site whose key is not certified.
 
     Args:
         session: What the coordinator says.
@@ -84,7 +84,7 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
     """
     keys = {peer.key for peer in session.peers}
     if len(session.peers) < FEWEST:
-        raise UserError(f"A sum of {len(session.peers)} sites hides nobody: there must be {FEWEST}.")
+        raise UserError(f"A sum of {len(session.peers)} sites protects no single one: there must be {FEWEST}.")
     if session.clients != sorted(set(session.clients)) or len(keys) != len(session.peers):
         raise UserError("The coordinator lists a site twice, or not in order.")
     if client not in session.clients or session.key_of(client) != key:

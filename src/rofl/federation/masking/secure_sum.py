@@ -1,4 +1,4 @@
-"""One sum over sites, masked: ask for it, unmask it, and say who was left out."""
+"""One masked sum over sites: request it, unmask it, and say which sites are missing."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class SumResult:
         content: The sum, as a message of the same form as that of one site; None where it could not be unmasked.
         arrived: The sites whose sums it has.
         problems: Why the other sites are left out; all sites where there is no sum.
-        problem: What is wrong with the sum, where a site must have spoilt it; empty where too few sites answered.
+        problem: What is wrong with the sum, where a site must have corrupted it; empty where too few sites answered.
         suspects: The sites that did, where they are known: their shares of their masks are wrong.
     """
 

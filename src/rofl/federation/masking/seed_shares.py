@@ -55,7 +55,7 @@ def _choices(places: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
 
 
 def commit(seed: bytes) -> bytes:
-    """Return a hash of a seed, which says nothing about a seed that nobody can guess."""
+    """Return a hash of a seed; it reveals nothing about a random seed."""
     return sha256(b"rofl seed" + seed).digest()
 
 

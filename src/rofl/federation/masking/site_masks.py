@@ -100,7 +100,7 @@ class SiteMasks:
             purpose: What the sum is, such as "train 7".
 
         Raises:
-            UserError: If the session was used before, or its sites are not who they seem to be.
+            UserError: If the session was used before, or a site's key is not certified.
             ValueError: If the sums cannot be masked.
         """
         used = self._memory.used

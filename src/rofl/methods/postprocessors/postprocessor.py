@@ -47,7 +47,7 @@ class Postprocessor(Protocol):
     def client_update(
         self, update: Update, server_state: ServerState, ctx: RoundContext, server_step: ServerStep
     ) -> Update:
-        """Return a client's update as it goes on; called on the client.
+        """Process a client's update before it is sent; called on the client.
 
         Args:
             update: the method's update, or that of the postprocessor before.

@@ -16,7 +16,7 @@ from rofl.methods.postprocessors.postprocessor import Postprocessor
 
 @dataclass(frozen=True)
 class RobustSum(Postprocessor):
-    """The server needs to see single updates; what it makes of them has the form of their sum.
+    """Robust aggregation of single updates, which the server must see; the result has the form of their sum.
 
     With "median" and "trimmed", every client counts alike, whatever its number of samples. "krum" leaves out the
     clients that lie far from the others, and adds up the rest.

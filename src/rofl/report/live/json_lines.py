@@ -1,4 +1,4 @@
-"""Reading of a file of JSON lines that somebody else is writing to: what is new since the last time, within limits."""
+"""Incremental reading of a JSON-lines file that another process writes, within limits."""
 
 import os
 from pathlib import Path

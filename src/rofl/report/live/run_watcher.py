@@ -1,4 +1,4 @@
-"""Looks at a run folder again and again, and says what there is to see. Nothing is written, and no code is imported.
+"""Polls a run folder for the live view. Nothing is written, and no code is imported.
 
 A folder may be anybody's: names of modules in its settings are not followed, links are not either, and files of any
 size or content make at most a sentence.

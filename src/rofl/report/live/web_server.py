@@ -1,4 +1,4 @@
-"""Serves the live view on a port, in the foreground or beside a program."""
+"""Serves the live view on a port, in the foreground or in the background of a command."""
 
 import errno
 import socket

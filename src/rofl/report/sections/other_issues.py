@@ -1,4 +1,4 @@
-"""Near-duplicates and outliers: issues of samples, beside those of labels."""
+"""Near-duplicates and outliers: issues of samples, not of labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -66,7 +66,7 @@ def export_model(
     model = load_model(folder.path, data_dir=data_dir).to("cpu")
     place = Path(out) if out is not None else folder.path / f"export-{format}"
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UserError(f"{place} is in the way: it is not an empty folder.", "another --out")
+        raise UserError(f"{place} exists and is not an empty folder.", "another --out")
     card = model_card(folder, model.record, name_sites)
     try:
         return _WRITERS[format](model, place, card)

@@ -44,9 +44,9 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
         return TrainedModel(record, record.build(weights, str(exported)).to(devices()[0]))
     folder = RunDir(path)
     experiment, summary = folder.read_experiment(), folder.read_summary()
-    weights = folder.read_model(summary).model
-    record = folder.read_model_record() or _old_record(folder, experiment, summary, data_dir)
-    network = record.build(weights, str(folder.path), folder.base_path)
+    weights = folder.checkpoints.read_saved_model(summary).model
+    record = folder.model.read_record() or _old_record(folder, experiment, summary, data_dir)
+    network = record.build(weights, str(folder.path), folder.model.base_path)
     return TrainedModel(record.for_whole(network), network.to(devices()[0]))
 
 
@@ -57,7 +57,7 @@ def _old_record(folder: RunDir, experiment: Experiment, summary: RunSummary, dat
     channels, height, width = summary.shape
     shape, spec = (channels, height, width), experiment.model
     network = NetworkSpec(spec.name, shape, len(summary.classes), spec.width, derive(experiment.seed, "network"))
-    encoder, data = folder.read_encoder(), experiment.data
+    encoder, data = folder.model.read_encoder(), experiment.data
     form: AnyPreprocessing
     if isinstance(encoder, TableEncoder):
         form = TablePreprocessing(features=channels, encoder=encoder)

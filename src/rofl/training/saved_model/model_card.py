@@ -20,9 +20,9 @@ def model_card(folder: RunDir, record: ModelRecord, name_sites: bool = False) ->
     Args:
         folder: the run's.
         record: its model.
-        name_sites: whether to name each client with its share of labels that look wrong; else only ranges are told.
+        name_sites: whether to name each client with its share of labels that look wrong; else only ranges are given.
     """
-    experiment, summary, metrics = folder.read_experiment(), folder.read_summary(), folder.read_evaluation()
+    experiment, summary, metrics = folder.read_experiment(), folder.read_summary(), folder.model.read_evaluation()
     parts = [
         f"# {_text(summary.name)}: {len(record.classes)} classes",
         "A classifier that was trained by federated learning with labels of which some may be wrong.",

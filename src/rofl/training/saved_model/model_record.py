@@ -1,4 +1,4 @@
-"""model.json: all that a saved model is, beside its weights."""
+"""model.json: network, classes and preprocessing of a saved model, all but its weights."""
 
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,7 @@ class NetworkRecord(Spec):
         seed: of the initial weights.
         config: of a network of Hugging Face, as JSON.
         freeze: whether only the last layer was trained; the other weights are in base.safetensors.
-        lora: the rank of the adapters that were trained beside the last layer; 0 for none.
+        lora: the rank of the adapters that were trained along with the last layer; 0 for none.
         base: the SHA-256 of the weights that were not trained.
     """
 

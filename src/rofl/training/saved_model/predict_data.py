@@ -58,10 +58,10 @@ class Predictions:
         """Write the table of `to_csv` to a new file, atomically.
 
         Raises:
-            UserError: the file is there already, or cannot be written.
+            UserError: the file already exists, or cannot be written.
         """
         if path.exists():
-            raise UserError(f"{path} is there already.", "another --out")
+            raise UserError(f"{path} already exists.", "another --out")
         atomic_write(path, self.to_csv())
 
 

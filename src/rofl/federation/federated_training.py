@@ -1,0 +1,128 @@
+"""The rounds of a run with sites, and its end."""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rofl.config.schema import Experiment
+from rofl.federation.event_log import EventLog
+from rofl.federation.farewells import FAREWELLS_FILE, Farewells
+from rofl.federation.flower_engine import FlowerEngine
+from rofl.federation.masking.choice import check_masks, uses_masks
+from rofl.federation.round_driver import RoundDriver
+from rofl.federation.server_config import ServerConfig
+from rofl.federation.server_engine import ServerEngine
+from rofl.federation.server_outcome import ServerOutcome
+from rofl.federation.site_registry import SiteRegistry
+from rofl.training.guard import BLAME
+from rofl.training.inputs import load_inputs
+from rofl.training.local_engine import start_simulation
+from rofl.training.loop import Listener, Names, load_or_init, train
+from rofl.training.network_choice import network_at_sites
+from rofl.training.records import RoundRecord
+from rofl.training.run_dir import RunDir
+from rofl.training.runner import Run
+
+
+def _ignore(_: object) -> None:
+    """The default of callbacks."""
+
+
+@dataclass(frozen=True)
+class ServeCallbacks:
+    """What to call while a coordinator runs.
+
+    Attributes:
+        on_message: Called with sentences for people.
+        on_start: Called with the experiment, once all sites are connected.
+        listener: Called after every round.
+    """
+
+    on_message: Callable[[str], None] = _ignore
+    on_start: Callable[[Experiment], None] = _ignore
+    listener: Listener | None = None
+
+
+def train_with_sites(
+    run_dir: RunDir,
+    experiment: Experiment,
+    registry: SiteRegistry,
+    config: ServerConfig,
+    callbacks: ServeCallbacks,
+    data_dir: Path | None,
+) -> Run:
+    """Run the rounds that are left, collect the sites' reports, and write the summary.
+
+    Args:
+        run_dir: The run folder.
+        experiment: The settings, which all sites have agreed to.
+        registry: The sites.
+        config: How long to wait for sites, and for how many.
+        callbacks: What to call on the way.
+        data_dir: The folder of published data sets; $ROFL_DATA where None.
+    """
+    with ExitStack() as stack:
+        if experiment.data.at_sites:
+            federated, network = None, network_at_sites(experiment, data_dir)
+        else:
+            federated, network = load_inputs(experiment, data_dir)
+        start = load_or_init(run_dir, experiment, network)
+        driver = RoundDriver(
+            registry,
+            experiment.build_method(),
+            experiment.cohort,
+            experiment.seed,
+            experiment.toml(),
+            config.wait,
+            dict(start.states),
+            quorum=max(1, config.min_sites),
+        )
+        masks = uses_masks(experiment, config)
+        check_masks(registry, masks)
+        callbacks.on_message(
+            f"Sums of sites are {'masked: this machine sees no single one' if masks else 'not masked'}."
+        )
+        engine = FlowerEngine(driver, config.timeout, masks, farewells=Farewells(run_dir.path / FAREWELLS_FILE))
+        test = None
+        if federated is not None:
+            simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
+            test = stack.enter_context(simulation), federated
+        classes = federated.images.classes if federated else experiment.data.classes
+        server_engine = ServerEngine(engine, network.classes, test)
+        names = {client: site.name for client, site in registry.sites.items()}
+        listener = _with_log(callbacks.listener, registry.log)
+        trained = train(run_dir, experiment, start, server_engine, listener, Names(classes, names))
+        callbacks.on_message("All rounds are done; the sites judge their labels.")
+        shared = _history_for_sites(trained.history)
+        reports = engine.finish(trained.selected_state, len(trained.history), shared, network.classes)
+    summary = ServerOutcome(experiment, network, trained, reports, federated).write(run_dir, registry)
+    engine.confirm()
+    registry.log.write("finished", rounds=len(trained.history), digest=summary.digest)
+    return Run(run_dir.path, experiment, summary, trained.history)
+
+
+def _with_log(listener: Listener | None, log: EventLog) -> Listener:
+    """Return a listener that also logs rounds that were undone and sites that were set aside."""
+
+    def logged(experiment: Experiment, record: RoundRecord) -> None:
+        for event in record.warnings:
+            if event.sign in BLAME:
+                log.write(event.sign, round=record.round, message=event.message)
+        if listener is not None:
+            listener(experiment, record)
+
+    return logged
+
+
+def _history_for_sites(history: Sequence[RoundRecord]) -> str:
+    """Return the records of all rounds as JSON, without the cohorts: sites are not told about each other."""
+    hidden: dict[str, object] = {"cohort": [], "dropped": {}, "suspects": []}
+    anonymous = [
+        record.model_copy(
+            update={**hidden, "warnings": [event for event in record.warnings if event.sign not in BLAME]}
+        )
+        for record in history
+    ]
+    return json.dumps([record.model_dump() for record in anonymous])

@@ -1,0 +1,48 @@
+"""The label noise over all sites, estimated at the end of a run from sums that they send."""
+
+from collections.abc import Sequence
+
+from flwr.app import RecordDict
+
+from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, noise_of_sums
+from rofl.federation.farewells import Farewells
+from rofl.federation.noise_records import add_predictions, decode_predictions, decode_sure, put_mean_doubt
+from rofl.federation.site_requests import SiteRequests
+
+
+def estimate_label_noise(sites: SiteRequests, known: Farewells, request: RecordDict, classes: int) -> LabelNoise | None:
+    """Return the label noise as the sums of all sites give it; None where there are none that can be used.
+
+    It is decided before the first site ends: a coordinator that is resumed later sends the others the same.
+
+    Args:
+        sites: The sites.
+        known: What is known already of the sites' last answers; what arrives is kept there at once.
+        request: A request with the final model.
+        classes: How many classes the model has.
+    """
+    registry, counted = sites.registry, set[int]()
+
+    def declared(clients: Sequence[int]) -> int:
+        return sum(registry.sites[client].samples for client in clients)
+
+    def decode(clients: Sequence[int], reply: RecordDict) -> PredictionSums:
+        sums = decode_predictions(reply, classes, declared(clients))
+        counted.update(clients)
+        return sums
+
+    if known.predictions is None and not known.finished:
+        asked = frozenset(registry.sites) - sites.aside
+        total = add_predictions([*sites.count("query.noise", request, decode, asked).found.values()])
+        if total is not None:
+            known.add_predictions(total, counted)
+    total = known.predictions
+    if total is None or not total.beyond_chance:
+        return None if total is None else noise_of_sums(total, SureSums(0, 0))
+    if known.sure is None and not known.finished:
+        content, asked = put_mean_doubt(request, total.mean_doubt), known.counted
+        found = sites.count("query.sure", content, lambda who, reply: decode_sure(reply, declared(who)), asked)
+        sure = sum(found.found.values(), start=SureSums(0, 0))
+        if 0 < sure.samples <= total.samples:
+            known.add_sure(sure)
+    return None if known.sure is None else noise_of_sums(total, known.sure)

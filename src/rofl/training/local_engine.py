@@ -1,0 +1,123 @@
+"""The engine of a run on one machine: clients in worker processes, and a test set."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rofl.config.schema import Experiment
+from rofl.data.federated import FederatedDataset
+from rofl.data.sampled_clients import client_sizes
+from rofl.methods.base import ServerState
+from rofl.simulation.client import ClientConfig
+from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.engine import Simulation
+from rofl.simulation.executor import flatten_state, shared_inputs
+from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
+from rofl.simulation.network_spec import NetworkSpec
+from rofl.simulation.rounds import RoundResult
+from rofl.simulation.worker_pool import WorkerPool, default_workers
+from rofl.training.engine_protocol import Engine
+from rofl.training.held_out import Evaluation, count_agreement, count_classes
+from rofl.training.inputs import accuracy
+
+
+@contextmanager
+def start_simulation(
+    experiment: Experiment,
+    federated: FederatedDataset,
+    network: NetworkSpec,
+    server_state: ServerState,
+    workers: int | None = None,
+    states: ClientStateStore | None = None,
+) -> Iterator[Simulation]:
+    """Yield server and clients of a federated data set; their worker processes end with the block.
+
+    Where the network is frozen, the features of all samples are computed first.
+
+    Args:
+        experiment: the method, the cohort and the seed.
+        federated: the clients' samples and the test set.
+        network: what to train.
+        server_state: any state, for the shapes of what workers receive.
+        workers: client processes; one per core where None, 0 to train in this process.
+        states: the clients' states; empty where None.
+    """
+    images, method = federated.images, experiment.build_method()
+    workers = default_workers() if workers is None else workers
+    whole = ClientInputs(images.train, images.test, images.transform, network)
+    inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers)
+    pool = WorkerPool(
+        workers,
+        ClientConfig(method, inputs.network, inputs.transform, experiment.seed),
+        shared_inputs(inputs.train, inputs.test, federated.labels, federated.parts, federated.validation_rows),
+        flatten_state(server_state),
+    )
+    try:
+        yield Simulation(
+            pool,
+            method,
+            client_sizes(federated.parts),
+            experiment.cohort,
+            experiment.seed,
+            states or ClientStateStore(),
+        )
+    finally:
+        pool.close()
+
+
+@dataclass(frozen=True)
+class LocalEngine(Engine):
+    """Clients on this machine, and a test set."""
+
+    simulation: Simulation
+    federated: FederatedDataset
+
+    @property
+    def state_rounds(self) -> Mapping[int, int]:
+        """The round of each client's state."""
+        return self.simulation.states.rounds
+
+    def run_round(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundResult:
+        """Run one round with the clients of the simulation."""
+        return self.simulation.run_round(server_state, index, cautious, aside)
+
+    def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
+        """Return the accuracy on the test set, and counts on held-out samples."""
+        return evaluate(self.simulation, self.federated, server_state)
+
+    def overlap_evaluation(self) -> bool:
+        """Ask for the evaluation during the next round; True where that is possible."""
+        if len(self.federated.validation_rows):
+            self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
+        return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
+
+    def on_checkpoint(self) -> None:
+        """Remove client states that no checkpoint needs."""
+        self.simulation.states.prune()
+
+
+def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
+    """Return the accuracy on the test set, and counts on held-out samples; None where there are none.
+
+    Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
+    a benchmark's test set are the true ones, and only its images are used.
+
+    Args:
+        simulation: makes the predictions.
+        federated: the data set.
+        server_state: the model.
+    """
+    server_state = server_state.evaluated()
+    labels, rows = federated.images.test_labels, federated.validation_rows
+    right, counts = None, None
+    if len(labels):
+        logits, _ = simulation.predict(server_state, "test", len(labels))
+        as_given = federated.test_as_given
+        counts = count_agreement(logits, labels) if as_given else count_classes(logits, federated.labels)
+        right = accuracy(logits, labels)
+    if len(rows):
+        validation_logits, _ = simulation.predict(server_state, "validation", len(rows))
+        counts = count_agreement(validation_logits, federated.labels[rows])
+    return Evaluation(right, counts)
