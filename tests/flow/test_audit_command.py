@@ -194,7 +194,7 @@ def test_many_clients_are_counted_though_not_listed(audit: Any) -> None:
 
 
 UNFIT: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no run": (shutil.rmtree, "run is not a run folder: it has no config.toml. Try: rofl run digits"),
+    "no run": (shutil.rmtree, "There is no run. Try: "),
     "unfinished": (lambda run: (run / "summary.json").unlink(), "run holds no finished run. Try: rofl resume run"),
     "damaged summary": (lambda run: (run / "summary.json").write_text("{"), "run/summary.json is damaged"),
     "no checkpoint": (

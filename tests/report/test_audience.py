@@ -142,6 +142,6 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     folder.write_summary(folder.read_summary().model_copy(update={"sites": known}))
     page = Page(made.write(server=True).read_text()).text
     assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites a round 3 Rounds" in page
-    assert "Noise as it came Samples shared out by their owners" in page
+    assert "Noise not known Partition by client, as given" in page
     assert "accuracy on held-out labels as given" in page
     assert "own with" not in page

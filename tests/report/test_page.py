@@ -237,13 +237,16 @@ def test_runs_with_centroids_come_first_and_settings_tell_groups_apart(runs, cop
     assert [group.label for group in groups] == ["rofl", "plain, noise.ratio 0.4", "plain, noise.ratio 0.2"]
 
 
-def test_warnings_stand_on_the_page_and_only_where_there_are_some(copied, written):
+def test_warnings_stand_on_the_page_and_only_where_there_are_some(runs, copied, written):
     folder = copied("rofl")
     event = {"sign": "vanished class", "round": 3, "message": f"Gone: {HOSTILE}."}
     spoil_summary(folder, warnings=[event], selected="best", selected_round=3, model_accuracy=71.25)
     page = written(folder)
     assert f"Gone: {HOSTILE}." in page.text
-    assert "71.2 % by the saved model, of round 3" in page.text
+    line = "71.2 % test accuracy of the saved model, that of round 3, the best by held-out labels"
+    assert line in page.text
+    assert f"{runs['rofl'].summary.test_accuracy:.1f} % is the mean of the last 4 rounds" in page.text
+    assert "71.2 % by the saved model, of round 3" in written(folder, runs["plain"].folder).text  # means are compared
     spoil_summary(folder, warnings=[], selected="last")
     page = written(folder)
     assert "Warnings" not in page.text

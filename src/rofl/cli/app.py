@@ -6,10 +6,40 @@ Progress and messages go to stderr; the result of a command goes to stdout.
 import json
 
 import typer
+from click import Context, NoSuchOption
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
+
+from rofl.errors import UserError
+
+
+class _Commands(TyperGroup):
+    """All commands; an option that is really a setting, such as --rounds, is answered with --set."""
+
+    def invoke(self, ctx: Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            takes_settings = error.ctx is not None and any(each.name == "sets" for each in error.ctx.command.params)
+            setting = _setting(error.option_name.lstrip("-")) if takes_settings else None
+            if setting is None:
+                raise
+            raise UserError(f"There is no option {error.option_name}.", f"--set {setting}=VALUE") from None
+
+
+def _setting(name: str) -> str | None:
+    """Return the dotted key of a setting with this name, in or outside a table; None where there is none."""
+    from rofl.config.schema import all_keys  # imports torch, which only this slip waits for
+
+    name = name.replace("-", "_")
+    keys = sorted(all_keys({"method": {"name": "rofl-plus"}}), key=lambda key: key.count("."))
+    return next((key for key in keys if name in (key, key.rpartition(".")[2])), None)
+
 
 app = typer.Typer(
+    cls=_Commands,
+    suggest_commands=False,  # click does so itself
     help="Federated learning when labels are wrong.",
     no_args_is_help=False,
     add_completion=False,

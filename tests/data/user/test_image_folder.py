@@ -138,7 +138,7 @@ def test_empty_classes_and_clients_are_told(tmp_path):
         (["a/x/deep/1.png"], "The image a/x/deep/1.png in {root} lies too deep."),
         (
             ["train/1.png", "test/2.png"],
-            "The folders test, train in {root} hold images but no class folders, so there are no labels.",
+            "The folders test, train in {root} hold images but no class folders, so none has a label.",
         ),
         (["test/x/1.png"], "All images in {root} are in its folder test; there is nothing to train with."),
     ],

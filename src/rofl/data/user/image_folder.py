@@ -62,8 +62,8 @@ def _held_out_folders(root: Path, images: list[tuple[str, ...]]) -> tuple[set[st
         return {"test"}, set()
     if {len(parts) for parts in images} == {2}:
         raise UserError(
-            f"The folders {', '.join(sorted(tops))} in {root} hold images but no class folders, so there are no labels.",
-            "PATH/train/<class>/*.png and PATH/test/<class>/*.png, or a .csv file with the columns path, label and part",
+            f"The folders {', '.join(sorted(tops))} in {root} hold images but no class folders, so none has a label.",
+            "PATH/train/<class>/*.png and PATH/test/<class>/*.png, or a .csv file with the columns path, label, part",
         )
     validation = tops & _VALIDATION
     return ({"test"}, validation) if "test" in tops else (validation, set())
