@@ -52,7 +52,7 @@ def read_labels(
     cells = {name: [column[row] for row in kept] for name, column in cells.items()}
     if not kept:
         raise UserError(f"{path} names no sample of the training part.", "the data it was written for")
-    names = cells["label"]
+    names = columns.required_column(path, cells, "label")
     rows = _rows(path, cells["sample"], samples)
     if "given" in cells:
         _check_given(path, columns.required_column(path, cells, "given"), rows, classes, given)
