@@ -90,8 +90,8 @@ def test_sections_stand_in_the_order_of_reading(page):
         "Each class",
         "Calibration",
         "Clients",
-        "What is taken for what",
-        "How samples lie",
+        "Label noise between classes",
+        "Feature map",
         "Suspects",
         "How far to trust the scores",
         "Other issues",
@@ -146,8 +146,8 @@ def test_a_run_of_0_1_gives_a_page(tmp_path, written):
         f"Suspect recall {100 * summary['audit']['recall']:.1f} %",
         "Right suggestions " + formatting.UNKNOWN,
         "0 20 0.0 % 0",  # the first client: samples, estimated noise, suspects
-        "What is taken for what",
-        "How samples lie",
+        "Label noise between classes",
+        "Feature map",
         "No label was flagged.",
         "each = 50",  # its settings, as they were written
     ):
@@ -180,8 +180,8 @@ def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
     rows = RunDir(folder).read_suspects()
     flags = [row.flagged for row in rows if row.client == "0"]
     assert f"0 {len(flags)} {100 * sum(flags) / len(flags):.1f} % {sum(flags)}" in page.text
-    assert "What is taken for what" not in page.text
-    assert "How samples lie" not in page.text
+    assert "Label noise between classes" not in page.text
+    assert "Feature map" not in page.text
 
 
 def test_gallery_tells_every_flagged_sample(page, runs):

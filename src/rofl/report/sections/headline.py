@@ -61,7 +61,7 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
         "Sites a round" if sites else "Clients a round": _distinct(one.cohort for one in experiments),
         "Rounds": _distinct(one.rounds for one in experiments),
         "Noise": _distinct(_noise(one) for one in experiments),
-        "Partition": _distinct(_partition(one) for one in experiments),
+        "Samples shared out": _distinct(_partition(one) for one in experiments),
         "Model": _distinct(one.model.name for one in experiments),
         "Seed" if len(seeds) == 1 else "Seeds": _distinct(seeds),
     }
@@ -169,7 +169,7 @@ def _noise(experiment: Experiment) -> str:
 def _partition(experiment: Experiment) -> str:
     """Return how samples came to clients; those of user data with owners, and of sites, were never shared out."""
     data = experiment.data
-    return "by client, as given" if data.at_sites or (data.path and data.partition == "natural") else data.partition
+    return "by client, as in the data" if data.at_sites or (data.path and data.partition == "natural") else data.partition
 
 
 def _distinct(values: Iterable[object]) -> str:
