@@ -169,7 +169,9 @@ def _noise(experiment: Experiment) -> str:
 def _partition(experiment: Experiment) -> str:
     """Return how samples came to clients; those of user data with owners, and of sites, were never shared out."""
     data = experiment.data
-    return "by client, as in the data" if data.at_sites or (data.path and data.partition == "natural") else data.partition
+    return (
+        "by client, as in the data" if data.at_sites or (data.path and data.partition == "natural") else data.partition
+    )
 
 
 def _distinct(values: Iterable[object]) -> str:
