@@ -4,17 +4,32 @@ Progress and messages go to stderr; the result of a command goes to stdout.
 """
 
 import json
+from inspect import signature
+from typing import Any
 
 import typer
 from click import Context, NoSuchOption
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup
 
 from rofl.errors import UserError
 
 
-class _Commands(TyperGroup):
+class _Group(TyperGroup):
+    """Commands whose arguments have their help: typer 0.20 loses it with click 8.5, which has a help of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for command in self.commands.values():
+            described = signature(command.callback).parameters if command.callback else {}
+            for argument in command.params:
+                if isinstance(argument, TyperArgument) and argument.name in described:
+                    (info,) = described[argument.name].annotation.__metadata__  # of Annotated, as all of ours are
+                    argument.help = info.help
+
+
+class _Commands(_Group):
     """All commands; an option that is really a setting, such as --rounds, is answered with --set."""
 
     def invoke(self, ctx: Context) -> object:
@@ -46,9 +61,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Your data.", no_args_is_help=True)
+data_app = typer.Typer(cls=_Group, help="Check your data before a run.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-federation_app = typer.Typer(help="Federations.", no_args_is_help=True)
+federation_app = typer.Typer(
+    cls=_Group, help="Check the health of a coordinator or a site, and read its log.", no_args_is_help=True
+)
 app.add_typer(federation_app, name="federation")
 stderr = Console(stderr=True)
 stdout = Console()
