@@ -10,7 +10,9 @@ import pytest
 
 import rofl as package
 from rofl.audit.result import NoiseEstimate
+from rofl.cli.app import SETTINGS_OF_OPTIONS
 from rofl.cli.tables import summary_table
+from rofl.config.schema import all_keys
 from rofl.federation.issue_credentials import make_credentials
 from rofl.training.run_dir import RunDir
 from tests.flow.called import Done, rofl
@@ -95,6 +97,10 @@ def test_a_read_only_folder_is_told_before_images_are_decoded(folder: Path, monk
     monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.W_OK)  # root may write
     done = rofl("run", "--data", "photos", "--out", "runs/new", cwd=folder)
     assert done.stderr == f"error: runs/new cannot be written: {folder} is read-only. Try: another --out\n"
+
+
+def test_options_of_other_programs_are_answered_with_settings_that_exist() -> None:
+    assert set(SETTINGS_OF_OPTIONS.values()) <= set(all_keys({"method": {"name": "rofl"}}))
 
 
 def test_a_misspelt_command_is_suggested_once(folder: Path) -> None:

@@ -247,8 +247,9 @@ def test_warnings_stand_on_the_page_and_only_where_there_are_some(runs, copied, 
     assert line in page.text
     assert f"{runs['rofl'].summary.test_accuracy:.1f} % is the mean of the last 4 rounds" in page.text
     assert "71.2 % by the saved model, of round 3" in written(folder, runs["plain"].folder).text  # means are compared
-    spoil_summary(folder, warnings=[], selected="last")
+    spoil_summary(folder, warnings=[], selected="last", stopped="Stopped after 3 of 4 rounds.", rounds_run=3)
     page = written(folder)
+    assert "Rounds 3 of 4" in page.text
     assert "Warnings" not in page.text
     assert "saved model" not in page.text
 
@@ -286,7 +287,7 @@ def test_an_unfinished_run_is_refused(copied, tmp_path):
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path):
-    with pytest.raises(rofl.UserError, match="not a run folder"):
+    with pytest.raises(rofl.UserError, match="There is no "):
         report.write_report([tmp_path / "nowhere"], tmp_path / "out.html")
     with pytest.raises(rofl.UserError, match="at least one"):
         report.write_report([], tmp_path / "out.html")

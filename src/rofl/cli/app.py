@@ -15,6 +15,25 @@ from typer.core import TyperArgument, TyperGroup
 
 from rofl.errors import UserError
 
+# What users of other programs try as options; all settings are in docs/settings.md.
+SETTINGS_OF_OPTIONS = {
+    "--batch": "method.batch",
+    "--batch-size": "method.batch",
+    "--clients": "clients",
+    "--cohort": "cohort",
+    "--epochs": "method.epochs",
+    "--learning-rate": "method.lr",
+    "--lr": "method.lr",
+    "--model": "model.name",
+    "--momentum": "method.momentum",
+    "--noise": "noise.ratio",
+    "--partition": "data.partition",
+    "--patience": "patience",
+    "--rounds": "rounds",
+    "--tau": "method.tau",
+    "--width": "model.width",
+}
+
 
 class _Group(TyperGroup):
     """Commands whose arguments have their help: typer 0.20 loses it with click 8.5, which has a help of its own."""
@@ -37,19 +56,10 @@ class _Commands(_Group):
             return super().invoke(ctx)
         except NoSuchOption as error:
             takes_settings = error.ctx is not None and any(each.name == "sets" for each in error.ctx.command.params)
-            setting = _setting(error.option_name.lstrip("-")) if takes_settings else None
+            setting = SETTINGS_OF_OPTIONS.get(error.option_name) if takes_settings else None
             if setting is None:
                 raise
             raise UserError(f"There is no option {error.option_name}.", f"--set {setting}=VALUE") from None
-
-
-def _setting(name: str) -> str | None:
-    """Return the dotted key of a setting with this name, in or outside a table; None where there is none."""
-    from rofl.config.schema import all_keys  # imports torch, which only this slip waits for
-
-    name = name.replace("-", "_")
-    keys = sorted(all_keys({"method": {"name": "rofl-plus"}}), key=lambda key: key.count("."))
-    return next((key for key in keys if name in (key, key.rpartition(".")[2])), None)
 
 
 app = typer.Typer(

@@ -59,7 +59,7 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     return {
         **({"Sites": sites} if sites else {"Clients": _distinct(one.clients for one in experiments)}),
         "Sites a round" if sites else "Clients a round": _distinct(one.cohort for one in experiments),
-        "Rounds": _distinct(one.rounds for one in experiments),
+        "Rounds": _distinct(_rounds(run) for run in runs),
         "Noise": _distinct(_noise(one) for one in experiments),
         "Samples shared out": _distinct(_partition(one) for one in experiments),
         "Model": _distinct(one.model.name for one in experiments),
@@ -158,6 +158,12 @@ def _difference(accuracy: float | None, reference: float | None, name: str) -> s
     points = abs(accuracy - reference)
     side = "below" if accuracy < reference else "above"
     return f"{points:.1f} points {side} {name}" if points >= 0.05 else f"level with {name}"
+
+
+def _rounds(run: FinishedRun) -> str:
+    """Return the number of rounds; of a run that stopped early both numbers."""
+    done, planned = run.summary.rounds_run, run.experiment.rounds
+    return f"{done} of {planned}" if run.summary.stopped else str(planned)
 
 
 def _noise(experiment: Experiment) -> str:
