@@ -21,6 +21,7 @@ from rofl.cli.resolve import ExperimentOptions, resolve_experiment
 from rofl.data.federated import load_federated
 from rofl.data.spreadsheet import unescape_cell
 from rofl.errors import Interrupted
+from rofl.report import write_report
 from rofl.training import label_audit
 from rofl.training.run_dir import RunDir
 from tests.data.user import places
@@ -194,7 +195,7 @@ def test_many_clients_are_counted_though_not_listed(audit: Any) -> None:
 
 
 UNFIT: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no run": (shutil.rmtree, "run is not a run folder: it has no config.toml. Try: rofl run digits"),
+    "no run": (shutil.rmtree, "There is no run. Try: "),
     "unfinished": (lambda run: (run / "summary.json").unlink(), "run holds no finished run. Try: rofl resume run"),
     "damaged summary": (lambda run: (run / "summary.json").write_text("{"), "run/summary.json is damaged"),
     "no checkpoint": (
@@ -496,6 +497,20 @@ def test_a_folder_named_test_is_judged_too(learnt: Path, audit: Any) -> None:
     lists = listed("out")
     assert set(lists) == {f"{part}{label}/1.png" for part in ("", "test/") for label in CLASSES}
     assert {line.client for line in lists.values()} == {"new"}  # nobody is named, so that it is one
+
+
+def test_a_model_that_is_often_wrong_itself_is_told_on_the_terminal_and_on_the_page(learnt: Path, audit: Any) -> None:
+    write_photos(Path("new"), each=4)
+    good, weak = copied(learnt), Path(shutil.copytree(learnt, "weak"))
+    for run, accuracy in ((good, 99.0), (weak, 30.0)):
+        path = run / "summary.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_accuracy": accuracy}))
+    said = "the model disagrees with 70.0 % of the test labels of its own run, and flags "
+    assert "warning" not in audit("--model", good, "--data", "new", "--out", "out")[1]
+    assert f"warning: {said}" in audit("--model", weak, "--data", "new", "--out", "doubtful")[1]
+    assert f"warning: {said}" in audit("doubtful")[1]
+    assert said not in write_report(["out"]).read_text()
+    assert said in write_report(["doubtful"]).read_text()
 
 
 def test_a_test_part_beside_named_clients_is_judged_too(learnt: Path, audit: Any) -> None:

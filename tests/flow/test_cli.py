@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import typer
 
 from rofl.cli import main
+from rofl.cli.app import app
 from rofl.config.presets import PRESETS
 from rofl.data import DATASETS
 from rofl.methods import METHODS
@@ -54,6 +58,20 @@ def test_compare_makes_one_table_and_keeps_what_is_finished(tmp_path) -> None:
     other = rofl(*arguments, "--set", "noise.ratio=0.1", cwd=tmp_path)
     assert other.returncode == 2
     assert "other settings" in other.stderr
+
+
+def _commands(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from _commands(command) if isinstance(command, click.Group) else [command]
+
+
+def test_every_argument_and_option_of_every_command_has_help() -> None:
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, click.Group)
+    commands = list(_commands(whole))
+    assert len(commands) > 20
+    lacking = [(command.name, each.name) for command in commands for each in command.params if not each.help]
+    assert lacking == []
 
 
 MISTAKES = {

@@ -1,6 +1,7 @@
 """What a user reads after a slip: one true sentence, with the next thing to try."""
 
 import csv
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,10 @@ from pathlib import Path
 import pytest
 
 import rofl as package
+from rofl.audit.result import NoiseEstimate
+from rofl.cli.app import SETTINGS_OF_OPTIONS
+from rofl.cli.tables import summary_table
+from rofl.config.schema import all_keys
 from rofl.federation.issue_credentials import make_credentials
 from rofl.training.audit_files import AuditFiles
 from tests.flow.called import Done, rofl
@@ -24,6 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "file").touch()
     _write_table(place / "numbers.csv", [f"{0.37 * row:.2f}" for row in range(60)])
     _write_table(place / "names.csv", [f"patient {row}" for row in range(60)])
+    for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):  # no images: decoding them would be told
+        (place / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "photos" / name).touch()
     make_credentials(place / "keys", ["north"], ["localhost"])
     return place
 
@@ -49,6 +57,14 @@ SLIPS = {
     "run digits --set metod.tau=0.4": "There is no setting 'metod.tau'. Try: 'method.tau' (there are ",
     "run digits --out file/below": "file/below cannot be written: file is a file, not a folder. Try: another --out",
     "run digits --out file": "file exists and is not an empty folder. Try: another --out",
+    "run --data photos --out file": "file exists and is not an empty folder. Try: another --out",
+    "run --data photos --out file/below": "file/below cannot be written: file is a file, not a folder. Try: another",
+    "run --data photos --labels nowhere.csv": "There is no file nowhere.csv. Try: rofl audit RUN --labels-out FILE",
+    "run --data photos --labels names.csv": "names.csv has no column 'sample'; it has a, b, label. Try: name one of",
+    "run digits --rounds 3": "There is no option --rounds. Try: --set rounds=VALUE",
+    "run digits --epochs 3": "There is no option --epochs. Try: --set method.epochs=VALUE",
+    "predict rum photos": "There is no rum. Try: a run folder, such as run",
+    "predict keys photos": "keys is not a run folder: it has no config.toml. Try: a run folder, such as run",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
@@ -71,6 +87,28 @@ def test_a_slip_is_one_sentence(command: str, folder: Path) -> None:
     assert the_error(rofl(*words, *few, cwd=folder)).replace(f"{folder}/", "").startswith(SLIPS[command])
 
 
+@pytest.mark.parametrize("labels", ["", "--labels nowhere.csv"])
+def test_what_can_be_refused_is_refused_before_images_are_decoded(labels: str, folder: Path) -> None:
+    done = rofl("run", "--data", "photos", *labels.split(), "--out", "new" if labels else "run", cwd=folder)
+    assert done.stderr == f"error: {the_error(done)}\n"
+
+
+def test_a_read_only_folder_is_told_before_images_are_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.W_OK)  # root may write
+    done = rofl("run", "--data", "photos", "--out", "runs/new", cwd=folder)
+    assert done.stderr == f"error: runs/new cannot be written: {folder} is read-only. Try: another --out\n"
+
+
+def test_options_of_other_programs_are_answered_with_settings_that_exist() -> None:
+    assert set(SETTINGS_OF_OPTIONS.values()) <= set(all_keys({"method": {"name": "rofl"}}))
+
+
+def test_a_misspelt_command_is_suggested_once(folder: Path) -> None:
+    done = rofl("rnu", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.count("Did you mean 'run'?") == 1
+
+
 def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> None:
     done = rofl("resume", "run", cwd=folder)
     assert done.returncode == 0
@@ -78,6 +116,33 @@ def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> 
     assert "test accuracy" in done.stdout
     assert "│ run/report.html" in done.stdout
     assert "│ run/suspects" in done.stdout
+
+
+def summary_rows(run: package.Run, **changes: object) -> list[tuple[str, str]]:
+    table = summary_table(replace(run, summary=run.summary.model_copy(update=changes)))
+    names, values = (list(column.cells) for column in table.columns)
+    return list(zip(map(str, names), map(str, values), strict=True))
+
+
+def test_the_summary_begins_with_the_saved_model_where_it_is_the_best(folder: Path) -> None:
+    run = package.resume(folder / "run")
+    assert summary_rows(run)[0][0] == "test accuracy"
+    best = {"selected": "best", "selected_round": 3, "model_accuracy": 71.25}
+    assert summary_rows(run, **best)[0] == (
+        "saved model",
+        "of round 3, 71.25 %: the best agreement with held-out labels",
+    )
+
+
+def test_the_summary_bounds_the_share_of_wrong_labels_where_the_truth_is_not_known(folder: Path) -> None:
+    run = package.resume(folder / "run")
+    assert "labels that are wrong" not in dict(summary_rows(run))
+    unknown = {"noise": run.summary.noise.model_copy(update={"achieved": None})}
+    estimated = NoiseEstimate(0.08, {"a": 0.02, "b": 0.15}, [], {"a": [0.0, 0.326], "b": [0.06, 0.484]})
+    rows = dict(summary_rows(run, **unknown, estimated=estimated))
+    assert rows["labels that look wrong"] == "8.0 %; 2.0 to 15.0 % at single clients"
+    assert rows["labels that are wrong"] == "not known; no more than 33 to 49 % at single clients"
+    assert dict(summary_rows(run, **unknown, estimated=None))["labels that are wrong"] == "not known"
 
 
 def test_an_audit_without_a_suspect_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

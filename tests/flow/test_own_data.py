@@ -353,7 +353,7 @@ def test_the_page_shows_names_and_pictures(photos: Path, tmp_path: Path) -> None
     images = load_federated(run.experiment.split).images
     assert data["picture"] == thumbnails(images.train, [images.ids.index(row.sample) for row in flagged]).pictures
     assert "site 2" in page.text
-    assert "as it came" in page.text
+    assert "Noise not known" in page.text
     assert page.text.startswith("photos") or "photos" in page.text[:200]
 
 

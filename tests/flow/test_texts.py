@@ -105,3 +105,15 @@ def test_words_after_the_last_one_do_not_count() -> None:
     padded = torch.cat([short, torch.zeros(1, 3, 1, 1)], dim=1)
     assert torch.allclose(net(short)[0], longer(padded)[0], atol=1e-6)
     assert torch.isfinite(net(torch.zeros(2, 6, 1, 1))[0]).all()
+
+
+def test_data_check_counts_words_and_lists_a_few_of_many_equal_texts(tmp_path: Path) -> None:
+    with open(tmp_path / "same.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *[("a film", "good"), ("a play", "bad")] * 20])
+    done = command("data", "check", "same.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = {line.split("│")[1].strip() for line in done.stdout.splitlines() if line.startswith("│")}
+    assert "words" in cells
+    assert "features" not in cells
+    assert "= 16 more" in done.stdout
+    assert len(done.stdout.splitlines()) < 40

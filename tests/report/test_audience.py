@@ -74,10 +74,10 @@ def test_the_servers_page_holds_no_sample(made, tmp_path):
         assert held(page, names) == held(page, pictures) == 0
         assert f"{client} 60 33.3 % 40" in Page(page).text
     assert not Page(page).all("img")
-    assert "How samples lie" not in page
+    assert "Feature map" not in page
     assert not re.search(r"<script[^>]*json", page)
     text = Page(page).text
-    assert "What is taken for what" in text
+    assert "Label noise between classes" in text
     assert "This page holds no picture and no sample's name or features, only counts for each client." in text
 
 
@@ -142,6 +142,6 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     folder.write_summary(folder.read_summary().model_copy(update={"sites": known}))
     page = Page(made.write(server=True).read_text()).text
     assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites a round 3 Rounds" in page
-    assert "Noise as it came Samples shared out by their owners" in page
+    assert "Noise not known Samples shared out by client, as in the data" in page
     assert "accuracy on held-out labels as given" in page
     assert "own with" not in page

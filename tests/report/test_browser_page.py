@@ -297,6 +297,13 @@ def test_class_names_do_not_break_in_mid_word(opened, tmp_path):
 # --- tables, and new data ---
 
 
+COUNT_LINES = """element => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  return new Set([...range.getClientRects()].map(box => box.top)).size;
+}"""
+
+
 def test_cards_of_a_table_have_its_values(opened, tmp_path):
     places.write_table(tmp_path / "t.csv", rows=40)
     experiment = rofl.from_data(tmp_path / "t.csv")
@@ -315,6 +322,10 @@ def test_cards_of_a_table_have_its_values(opened, tmp_path):
     with visit(opened, path) as seen:
         shown = seen.card(0).locator(".cells div").all_inner_texts()
         assert [line.split() for line in shown] == [["weight", cells[2]], ["colour", cells[3]], ["height", cells[4]]]
+        line = seen.card(0).locator(".cells div").first
+        line.locator("dt").evaluate("name => { name.textContent = 'mean perimeter of all nuclei'; }")
+        line.locator("dd").evaluate("value => { value.textContent = '186.935'; }")
+        assert line.locator("dd").evaluate(COUNT_LINES) == 1  # a number never breaks
         assert seen.page.locator("#viewer").count() == 0
         assert seen.page.locator("#other-issues .cells dt").all_inner_texts() == ["weight", "colour", "height"]
 

@@ -90,8 +90,8 @@ def test_sections_stand_in_the_order_of_reading(page):
         "Each class",
         "Calibration",
         "Clients",
-        "What is taken for what",
-        "How samples lie",
+        "Label noise between classes",
+        "Feature map",
         "Suspects",
         "How far to trust the scores",
         "Other issues",
@@ -146,8 +146,8 @@ def test_a_run_of_0_1_gives_a_page(tmp_path, written):
         f"Suspect recall {100 * summary['audit']['recall']:.1f} %",
         "Right suggestions " + formatting.UNKNOWN,
         "0 20 0.0 % 0",  # the first client: samples, estimated noise, suspects
-        "What is taken for what",
-        "How samples lie",
+        "Label noise between classes",
+        "Feature map",
         "No label was flagged.",
         "each = 50",  # its settings, as they were written
     ):
@@ -180,8 +180,8 @@ def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
     rows = RunDir(folder).audit.read_suspects()
     flags = [row.flagged for row in rows if row.client == "0"]
     assert f"0 {len(flags)} {100 * sum(flags) / len(flags):.1f} % {sum(flags)}" in page.text
-    assert "What is taken for what" not in page.text
-    assert "How samples lie" not in page.text
+    assert "Label noise between classes" not in page.text
+    assert "Feature map" not in page.text
 
 
 def test_gallery_tells_every_flagged_sample(page, runs):
@@ -237,15 +237,19 @@ def test_runs_with_centroids_come_first_and_settings_tell_groups_apart(runs, cop
     assert [group.label for group in groups] == ["rofl", "plain, noise.ratio 0.4", "plain, noise.ratio 0.2"]
 
 
-def test_warnings_stand_on_the_page_and_only_where_there_are_some(copied, written):
+def test_warnings_stand_on_the_page_and_only_where_there_are_some(runs, copied, written):
     folder = copied("rofl")
     event = {"sign": "vanished class", "round": 3, "message": f"Gone: {HOSTILE}."}
     spoil_summary(folder, warnings=[event], selected="best", selected_round=3, model_accuracy=71.25)
     page = written(folder)
     assert f"Gone: {HOSTILE}." in page.text
-    assert "71.2 % by the saved model, of round 3" in page.text
-    spoil_summary(folder, warnings=[], selected="last")
+    line = "71.2 % test accuracy of the saved model, that of round 3, the best by held-out labels"
+    assert line in page.text
+    assert f"{runs['rofl'].summary.test_accuracy:.1f} % is the mean of the last 4 rounds" in page.text
+    assert "71.2 % by the saved model, of round 3" in written(folder, runs["plain"].folder).text  # means are compared
+    spoil_summary(folder, warnings=[], selected="last", stopped="Stopped after 3 of 4 rounds.", rounds_run=3)
     page = written(folder)
+    assert "Rounds 3 of 4" in page.text
     assert "Warnings" not in page.text
     assert "saved model" not in page.text
 
@@ -283,7 +287,7 @@ def test_an_unfinished_run_is_refused(copied, tmp_path):
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path):
-    with pytest.raises(rofl.UserError, match="not a run folder"):
+    with pytest.raises(rofl.UserError, match="There is no "):
         report.write_report([tmp_path / "nowhere"], tmp_path / "out.html")
     with pytest.raises(rofl.UserError, match="at least one"):
         report.write_report([], tmp_path / "out.html")

@@ -4,21 +4,78 @@ Progress and messages go to stderr; the result of a command goes to stdout.
 """
 
 import json
+from inspect import signature
+from typing import Any
 
 import typer
+from click import Context, NoSuchOption
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperArgument, TyperGroup
+
+from rofl.errors import UserError
+
+# What users of other programs try as options; all settings are in docs/settings.md.
+SETTINGS_OF_OPTIONS = {
+    "--batch": "method.batch",
+    "--batch-size": "method.batch",
+    "--clients": "clients",
+    "--cohort": "cohort",
+    "--epochs": "method.epochs",
+    "--learning-rate": "method.lr",
+    "--lr": "method.lr",
+    "--model": "model.name",
+    "--momentum": "method.momentum",
+    "--noise": "noise.ratio",
+    "--partition": "data.partition",
+    "--patience": "patience",
+    "--rounds": "rounds",
+    "--tau": "method.tau",
+    "--width": "model.width",
+}
+
+
+class _Group(TyperGroup):
+    """Commands whose arguments have their help: typer 0.20 loses it with click 8.5, which has a help of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for command in self.commands.values():
+            described = signature(command.callback).parameters if command.callback else {}
+            for argument in command.params:
+                if isinstance(argument, TyperArgument) and argument.name in described:
+                    (info,) = described[argument.name].annotation.__metadata__  # of Annotated, as all of ours are
+                    argument.help = info.help
+
+
+class _Commands(_Group):
+    """All commands; an option that is really a setting, such as --rounds, is answered with --set."""
+
+    def invoke(self, ctx: Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except NoSuchOption as error:
+            takes_settings = error.ctx is not None and any(each.name == "sets" for each in error.ctx.command.params)
+            setting = SETTINGS_OF_OPTIONS.get(error.option_name) if takes_settings else None
+            if setting is None:
+                raise
+            raise UserError(f"There is no option {error.option_name}.", f"--set {setting}=VALUE") from None
+
 
 app = typer.Typer(
+    cls=_Commands,
+    suggest_commands=False,  # click does so itself
     help="Federated learning when labels are wrong.",
     no_args_is_help=False,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Your data.", no_args_is_help=True)
+data_app = typer.Typer(cls=_Group, help="Check your data before a run.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-federation_app = typer.Typer(help="Federations.", no_args_is_help=True)
+federation_app = typer.Typer(
+    cls=_Group, help="Check the health of a coordinator or a site, and read its log.", no_args_is_help=True
+)
 app.add_typer(federation_app, name="federation")
 stderr = Console(stderr=True)
 stdout = Console()

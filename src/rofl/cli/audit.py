@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rofl.cli.app import app, print_json, print_message, stdout
+from rofl.cli.app import app, print_json, print_message, print_warning, stdout
 from rofl.cli.options import DataDir, Json, Workers
 from rofl.errors import UserError
 
@@ -113,6 +113,9 @@ def audit_command(
         stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
     elif show:
         stdout.print(suspects_table(rows[:show]))
+    record = RunDir(folder).read_audit_record()
+    if record is not None and record.warning:
+        print_warning(record.warning)
     print_message(f"Each client's own list: {folder / 'suspects'}")
     if model is not None:
         print_message(f"The page: {folder / 'report.html'}")

@@ -13,6 +13,7 @@ from rofl.data.sampled_clients import client_sizes
 from rofl.data.user import DataCheck
 from rofl.data.user.names import list_some, plural
 
+_ALIKE = 4  # names of equal samples; --json has all
 _LISTED = 20  # clients, classes or files; --json has all
 
 
@@ -80,7 +81,7 @@ def check_table(check: DataCheck, title: str) -> Table:
         "test classes": _count_text(check.test_classes),
     }
     if check.columns is not None:
-        rows["features"] = str(check.columns)
+        rows["words" if check.kind == "texts" else "features"] = str(check.columns)
     if check.sizes is not None and check.shorter_side is not None:
         side = check.shorter_side
         rows["sizes"] = _count_text(check.sizes)
@@ -105,4 +106,8 @@ def _count_text(counts: Mapping[str, int]) -> str:
 
 
 def _group_text(groups: Sequence[Sequence[str]]) -> str:
-    return list_some([" = ".join(group) for group in groups], 5) or "none"
+    """Return the first groups of equal samples, and of each the first few; one may have thousands."""
+    texts = [
+        " = ".join(group[:_ALIKE]) + (f" = {len(group) - _ALIKE} more" * (len(group) > _ALIKE)) for group in groups
+    ]
+    return list_some(texts, 5) or "none"

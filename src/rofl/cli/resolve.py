@@ -13,6 +13,7 @@ from rofl.config.presets.user_data import choose_for_data
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings, notices
 from rofl.data import Dataset, user
+from rofl.data.label_csv import read_label_columns
 from rofl.data.user.names import plural
 from rofl.errors import UserError
 from rofl.report.formatting import rough_duration
@@ -82,6 +83,8 @@ def resolve_with_size(options: ExperimentOptions, quiet: bool = False) -> tuple[
     Raises:
         UserError: A setting or a name is wrong, or the data cannot be used.
     """
+    if options.labels is not None:
+        read_label_columns(options.labels.absolute())  # before images are decoded, which may take minutes
     changes = options.overrides()
     settings = read_toml(Path(options.what)) if options.is_file else None
     if not quiet:

@@ -58,9 +58,11 @@ def run_command(
     from rofl.cli.resolve import ExperimentOptions, print_estimate, resolve_with_size
     from rofl.cli.tables import print_run
     from rofl.report import write_report
-    from rofl.training.runner import next_run_dir, run
+    from rofl.training.runner import check_unused, next_run_dir, run
 
     check_log(log)
+    if out is not None:  # before images are decoded, which may take minutes
+        check_unused(out)
     options = ExperimentOptions(what, sets, method, seed, dp, data, test, labels, effort(quick, thorough, data))
     experiment, size = resolve_with_size(options)
     print_estimate([experiment], size, workers)

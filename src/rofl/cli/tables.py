@@ -1,5 +1,6 @@
 """Finished runs and comparisons as tables for the terminal."""
 
+import math
 import shlex
 from pathlib import Path
 
@@ -26,13 +27,13 @@ def summary_table(run: Run) -> Table:
     """Return the summary of a finished run as a table."""
     summary = run.summary
     given = ", against labels as given" if run.experiment.data.name == "own" else ""
+    saved = {"saved model": model_text(summary)}
     rows = {
+        **(saved if summary.selected == "best" else {}),  # first, since it is the one that is used
         "test accuracy": f"{percent_text(summary.test_accuracy)}, mean of the last 10 rounds{given}",
         "best round": percent_text(summary.best_accuracy),
-        "saved model": model_text(summary),
-        "labels": noise_text(run.experiment.noise.text, summary.noise.achieved),
-        "labels that look wrong": estimate_text(summary.estimated),
-        "wrong labels found": detection_text(summary.audit or summary.detection),
+        **saved,
+        **_label_rows(run),
         "time": f"{summary.seconds:.1f} s, {summary.seconds_per_round:.2f} s a round",
         "traffic": f"{summary.bytes_up / 1e6:.1f} MB up, {summary.bytes_down / 1e6:.1f} MB down, "
         f"{100 * summary.centroid_share:.2f} % of it centroids",
@@ -79,6 +80,19 @@ def facts_table(title: str, rows: dict[str, str]) -> Table:
     return table
 
 
+def _label_rows(run: Run) -> dict[str, str]:
+    """Return what the run found out about labels: against the truth where that is known, else within bounds."""
+    summary = run.summary
+    looks_wrong = {"labels that look wrong": estimate_text(summary.estimated)}
+    if summary.noise.achieved is None:
+        return {**looks_wrong, "labels that are wrong": bounds_text(summary.estimated)}
+    return {
+        "labels": f"noise {run.experiment.noise.text}; {100 * summary.noise.achieved:.1f} % are wrong",
+        **looks_wrong,
+        "wrong labels found": detection_text(summary.audit or summary.detection),
+    }
+
+
 def _made_paths(folder: Path) -> dict[str, str]:
     """Return what a run left for people to open and to use, by name; only what is there."""
     pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
@@ -118,22 +132,19 @@ def estimate_text(estimated: NoiseEstimate | None) -> str:
     return f"{100 * estimated.ratio:.1f} %; {min(shares):.1f} to {max(shares):.1f} % at single clients"
 
 
-def noise_text(noise: str, achieved: float | None) -> str:
-    """Return what is known about wrong labels.
-
-    Args:
-        noise: The noise that the settings ask for, in words.
-        achieved: The share of labels that are wrong; None where nobody knows.
-    """
-    if achieved is None:
-        return "nobody knows which are wrong"
-    return f"noise {noise}; {100 * achieved:.1f} % are wrong"
+def bounds_text(estimated: NoiseEstimate | None) -> str:
+    """Return the upper bounds of the clients' shares of wrong labels, for data whose truth is not known."""
+    if estimated is None or not estimated.intervals:
+        return "not known"
+    highest = [math.ceil(100 * high) for _, high in estimated.intervals.values()]
+    upper = f"{min(highest)} to {max(highest)} %" if min(highest) < max(highest) else f"{highest[0]} %"
+    return f"not known; no more than {upper} at single clients"
 
 
 def detection_text(detection: Detection | ListQuality | None) -> str:
-    """Return precision and recall, or words where the true labels are not known."""
+    """Return precision and recall, or words where they were not counted."""
     if detection is None:
-        return "not to be counted, since the truth is not known"
+        return "not counted"
     return f"precision {share_text(detection.precision)}, recall {share_text(detection.recall)}"
 
 

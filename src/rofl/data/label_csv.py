@@ -46,8 +46,7 @@ def read_labels(
     Raises:
         UserError: the file was written for other data.
     """
-    cells = _read_columns(path, "rofl audit RUN --labels-out FILE writes one")
-    columns.required_column(path, cells, "sample")
+    cells = read_label_columns(path)
     ignored = set(others)
     kept = [row for row, name in enumerate(cells["sample"]) if name not in ignored]
     cells = {name: [column[row] for row in kept] for name, column in cells.items()}
@@ -60,6 +59,18 @@ def read_labels(
     labels = given.clone()
     labels[rows] = torch.tensor([_class_index(path, name, classes) for name in names])
     return labels
+
+
+def read_label_columns(path: Path) -> columns.Columns:
+    """Return the columns of a file of corrected labels, whatever data it was written for.
+
+    Raises:
+        UserError: it cannot be read, or lacks the column sample or label.
+    """
+    cells = _read_columns(path, "rofl audit RUN --labels-out FILE writes one")
+    for name in ("sample", "label"):
+        columns.required_column(path, cells, name)
+    return cells
 
 
 def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:

@@ -48,6 +48,7 @@ def write_audit_page(
         "Estimated noise": formatting.share(flagged / max(samples, 1)),
         "Judged by": f"the model of {record.model}",
         "Classes": formatting.count(len(record.classes)),
+        **({"Note": record.warning} if record.warning else {}),
     }
     page = render_document(
         "page.html.j2",

@@ -71,6 +71,7 @@ class FinishedModel:
             classes=self.summary.classes,
             estimated=estimated,
             versions={"rofl": __version__, "torch": torch.__version__},
+            model_accuracy=self.summary.model_accuracy,
         )
 
     def load_data(

@@ -1,5 +1,6 @@
 """The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features."""
 
+import difflib
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,8 +80,17 @@ class RunDir:
     def read_experiment(self) -> Experiment:
         """Return the settings that the run was started with; names of 0.1 are read too."""
         if not self.exists():
-            raise UserError(f"{self.path} is not a run folder: it has no config.toml.", "rofl run digits --out DIR")
+            raise self._no_run()
         return parse_experiment(read_toml(self.path / "config.toml"))
+
+    def _no_run(self) -> UserError:
+        """Return the error of a folder that holds no run, which suggests a run that lies beside it."""
+        sentence = f"There is no {self.path}."
+        if self.path.exists():
+            sentence = f"{self.path} is not a run folder: it has no config.toml."
+        beside = {str(run.parent): run.stat().st_mtime for run in self.path.parent.glob("*/config.toml")}
+        near = difflib.get_close_matches(str(self.path), beside, n=1) or sorted(beside, key=lambda run: -beside[run])
+        return UserError(sentence, f"a run folder, such as {near[0]}" if near else "rofl run digits --out DIR")
 
     def write_experiment(self, chosen: Experiment) -> None:
         """Write the settings."""

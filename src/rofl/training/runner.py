@@ -1,5 +1,6 @@
 """Run an experiment into a run directory, or resume it."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from rofl.audit.result import audit_labels
 from rofl.config.schema import Experiment
+from rofl.data.atomic import write_problem
 from rofl.data.federated import FederatedDataset
 from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
@@ -73,11 +75,11 @@ def run(
     dataset = None if data is None else dataset_of(data, experiment)
     experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
-    _check_unused(folder)
+    check_unused(folder.path)
     federated, network = load_inputs(experiment, data_dir, dataset)  # before anything is written: it may refuse
     experiment, network = settle_network(experiment, network)
     with exclusive(folder.path, "program"):
-        _check_unused(folder)  # another run may have begun here while the data was loaded
+        check_unused(folder.path)  # another run may have begun here while the data was loaded
         folder.write_experiment(experiment)
         return _continue(folder, experiment, federated, network, workers, listener)
 
@@ -144,13 +146,21 @@ def _continue(
         raise Interrupted(experiment.rounds, folder.path) from None  # all rounds are on disk
 
 
-def _check_unused(folder: RunDir) -> None:
-    """Refuse a folder for a new run unless it is absent or empty; the lock of a run that was refused may be in it."""
-    path = folder.path
-    if folder.exists():
+def check_unused(path: Path) -> None:
+    """Refuse a folder for a new run unless it is absent or empty; the lock of a run that was refused may be in it.
+
+    Raises:
+        UserError: it holds something, or cannot be made, since a folder above it is a file or may not be written.
+    """
+    if RunDir(path).exists():
         raise UserError(f"{path} already holds a run.", f"rofl resume {path}, or another --out")
     if path.exists() and (not path.is_dir() or {each.name for each in path.iterdir()} - {LOCK_FILE}):
         raise UserError(f"{path} exists and is not an empty folder.", "another --out")
+    above = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not above.is_dir():
+        raise UserError(write_problem(path, NotADirectoryError()), "another --out")
+    if not os.access(above, os.W_OK):
+        raise UserError(f"{path} cannot be written: {above} is read-only.", "another --out")
 
 
 def next_run_dir(experiment: Experiment) -> Path:

@@ -83,6 +83,38 @@ def test_train_and_test_side_by_side(tmp_path, below):
     ]
 
 
+@pytest.mark.parametrize("name", ["val", "valid", "Validation"])
+def test_a_validation_folder_beside_train_is_the_test_part(tmp_path, name):
+    touch(tmp_path, "train/x/1.png", "train/y/1.png", f"{name}/x/2.png")
+    assert [(client, label, test) for client, label, _, test in found(tmp_path)] == [
+        (None, "x", False),
+        (None, "y", False),
+        (None, "x", True),
+    ]
+
+
+def test_a_validation_folder_beside_train_and_test_is_left_out_and_told(tmp_path):
+    touch(tmp_path, "train/x/1.png", "train/y/1.png", "test/x/2.png", "val/x/3.png")
+    assert [(label, name, test) for _, label, name, test in found(tmp_path)] == [
+        ("x", "train/x/1.png", False),
+        ("y", "train/y/1.png", False),
+        ("x", "test/x/2.png", True),
+    ]
+    notes = image_folder.read_image_folder(tmp_path).notes
+    assert notes == ["The folder val is not used: the folder test is the test part."]
+
+
+@pytest.mark.parametrize("names", [["train", "north"], ["val", "north"], ["val", "valid"]])
+def test_clients_may_be_called_train_or_val(tmp_path, names):
+    touch(tmp_path, *(f"{name}/x/1.png" for name in names))
+    assert [(client, test) for client, _, _, test in found(tmp_path)] == [(name, False) for name in sorted(names)]
+
+
+def test_classes_may_be_called_train_or_val(tmp_path):
+    touch(tmp_path, "train/1.png", "bus/2.png")
+    assert [label for _, label, *_ in found(tmp_path)] == ["bus", "train"]
+
+
 def test_names_are_stripped_and_of_one_form(tmp_path):
     touch(tmp_path, " a /x /1.png", "a/x/2.png", f"a/{unicodedata.normalize('NFD', 'Bär')}/3.png", "a/Bär/4.png")
     assert {(client, label) for client, label, *_ in found(tmp_path)} == {("a", "x"), ("a", "Bär")}
@@ -104,6 +136,10 @@ def test_empty_classes_and_clients_are_told(tmp_path):
         (["1.png", "x/1.png"], "The image 1.png in {root} is in no class folder."),
         (["a/x/1.png", "y/2.png"], "Images lie at two depths in {root}: y/2.png, but a/x/1.png."),
         (["a/x/deep/1.png"], "The image a/x/deep/1.png in {root} lies too deep."),
+        (
+            ["train/1.png", "test/2.png"],
+            "The folders test, train in {root} hold images but no class folders, so none has a label.",
+        ),
         (["test/x/1.png"], "All images in {root} are in its folder test; there is nothing to train with."),
     ],
 )

@@ -11,6 +11,7 @@ from rofl.data.user.decode import Progress
 from rofl.data.user.names import natural
 from rofl.data.user.scan import ScannedData, scan
 from rofl.data.user.source import UserSource
+from rofl.data.user.text_encoder import TextEncoder
 
 _FEW = 10  # training samples; a client with fewer hardly contributes
 
@@ -20,7 +21,7 @@ class DataCheck:
     """Findings about user data that can be used.
 
     Attributes:
-        kind: "images" or "table".
+        kind: "images", "table" or "texts".
         samples: The number of samples to "train" and to "test" with.
         test_part: "given" where the data has a test part, else "split off".
         clients: Client -> its number of training samples; empty where the data names no clients.
@@ -31,14 +32,14 @@ class DataCheck:
         classes_of_one_client: The classes that a single client has.
         clients_with_few_samples: The clients that hardly contribute.
         notes: Sentences about what was left out or assumed.
-        columns: The number of features of a table; None for images.
+        columns: The number of features of a table, or of words of a text that are used; None for images.
         sizes: The most frequent sizes of images -> how many have it; None for a table, as are all below.
         shorter_side: The "smallest", "median" and "largest" length of images' shorter side, in pixels.
         modes: The most frequent colour modes of images -> how many have it.
         becomes: The "side" in pixels and the "channels" that images are decoded to.
     """
 
-    kind: Literal["images", "table"]
+    kind: Literal["images", "table", "texts"]
     samples: dict[str, int]
     test_part: Literal["given", "split off"]
     clients: dict[str, int]
@@ -74,7 +75,7 @@ def check_user_data(source: UserSource | Path | str, progress: Progress | None =
     for sample in train:
         owners_of_class[sample.label].add(sample.client)
     return DataCheck(
-        kind="table" if scanned.is_table else "images",
+        kind="texts" if isinstance(scanned.encoder, TextEncoder) else "table" if scanned.is_table else "images",
         samples={"train": len(train), "test": len(test)},
         test_part="given" if any(sample.test for sample in scanned.samples) else "split off",
         clients=_ordered(clients),

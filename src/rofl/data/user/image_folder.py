@@ -1,4 +1,7 @@
-"""Reading of folders of images: `<client>/<class>/*` or `<class>/*`, and optionally `test/<class>/*` at the top."""
+"""Reading of folders of images: `<client>/<class>/*` or `<class>/*`, and optionally `test/<class>/*` at the top.
+
+`train`, `val` and `test` side by side are parts of the data, as torchvision and ultralytics lay them out.
+"""
 
 import os
 from collections.abc import Iterator
@@ -13,6 +16,8 @@ _NOT_DATA = frozenset(
     ("__macosx", "thumbs.db", "desktop.ini")
 )  # left behind by operating systems; hidden files are ignored too
 _DEEPEST = 5  # levels of folders that are searched
+_VALIDATION = frozenset(("val", "valid", "validation"))
+_PARTS = frozenset(("train", "test")) | _VALIDATION
 _SHAPES = "PATH/<client>/<class>/*.png, or PATH/<class>/*.png"
 
 
@@ -22,12 +27,14 @@ def read_image_folder(root: Path) -> Listing:
     Raises:
         UserError: the folder has no images, or they are at depths that fit neither form.
     """
-    images = _list_images(root)
+    images = listed = _list_images(root)
     if not images:
         raise UserError(f"There are no images in {root}.", f"{_SHAPES} (or {', '.join(sorted(SUFFIXES))})")
-    test = [parts for parts in images if parts[0].casefold() == "test"]
+    held_out, left_out = _held_out_folders(root, images)
+    test = [parts for parts in images if parts[0].casefold() in held_out]
     if {len(parts) for parts in test} not in ({3}, {4}):
         test = []  # images directly inside it: a class called "test"
+    images = [parts for parts in images if parts[0].casefold() not in left_out]
     train = sorted(set(images) - set(test))
     if not train:
         raise UserError(f"All images in {root} are in its folder test; there is nothing to train with.", _SHAPES)
@@ -35,9 +42,31 @@ def read_image_folder(root: Path) -> Listing:
     with_clients = _depth(root, train, above) == 3
     samples = [_sample(root, parts, parts[-3] if with_clients else None, test=False) for parts in train]
     samples += [_sample(root, parts, None, test=True) for parts in test]
-    used = {"/".join(parts[:depth]) for parts in images for depth in range(1, len(parts))}
+    used = {"/".join(parts[:depth]) for parts in listed for depth in range(1, len(parts))}
     empty = [name for name in _folders(root, above + (2 if with_clients else 1)) if name not in used]
-    return Listing(samples, [f"No images are in {list_some(empty)}."] if empty else [])
+    notes = [f"The folder {name} is not used: the folder test is the test part." for name in sorted(left_out)]
+    return Listing(samples, notes + ([f"No images are in {list_some(empty)}."] if empty else []))
+
+
+def _held_out_folders(root: Path, images: list[tuple[str, ...]]) -> tuple[set[str], set[str]]:
+    """Return the folders at the top that are the test part, and those that are not used, in lower case.
+
+    Beside `train`, a validation folder is the test part; where there is a folder `test` too, it is not used. Any other
+    folder at the top makes all of them but `test` clients or classes.
+
+    Raises:
+        UserError: the folders are parts of the data, but have no classes inside.
+    """
+    tops = {parts[0].casefold() for parts in images}
+    if not (tops <= _PARTS and "train" in tops and len(tops) > 1):
+        return {"test"}, set()
+    if {len(parts) for parts in images} == {2}:
+        raise UserError(
+            f"The folders {', '.join(sorted(tops))} in {root} hold images but no class folders, so none has a label.",
+            "PATH/train/<class>/*.png and PATH/test/<class>/*.png, or a .csv file with the columns path, label, part",
+        )
+    validation = tops & _VALIDATION
+    return ({"test"}, validation) if "test" in tops else (validation, set())
 
 
 def image_names(root: Path) -> list[str]:

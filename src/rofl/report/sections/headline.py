@@ -59,7 +59,7 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     return {
         **({"Sites": sites} if sites else {"Clients": _distinct(one.clients for one in experiments)}),
         "Sites a round" if sites else "Clients a round": _distinct(one.cohort for one in experiments),
-        "Rounds": _distinct(one.rounds for one in experiments),
+        "Rounds": _distinct(_rounds(run) for run in runs),
         "Noise": _distinct(_noise(one) for one in experiments),
         "Samples shared out": _distinct(_partition(one) for one in experiments),
         "Model": _distinct(one.model.name for one in experiments),
@@ -71,7 +71,7 @@ def headline(groups: Sequence[Group]) -> Section:
     """Return the accuracy cards of all groups, and the tiles of the first."""
     first = groups[0]
     reference = _accuracy(first)
-    cards = [_card(first, _averaged_rounds(first))]
+    cards = [_saved_model_card(groups) or _card(first, _averaged_rounds(first))]
     cards += [_card(group, _difference(_accuracy(group), reference, first.label)) for group in groups[1:]]
     return Section(render("headline.html.j2", cards=cards, tiles=_tiles(first)))
 
@@ -82,6 +82,20 @@ def _card(group: Group, note: str) -> AccuracyCard:
     mean, sign, spread = number.partition("±")
     seeds = [f"mean and standard deviation of {len(group.runs)} seeds"] if len(group.runs) > 1 else []
     return AccuracyCard(group.label, mean.strip(), sign + spread, [note, *seeds, *_saved_model(group)])
+
+
+def _saved_model_card(groups: Sequence[Group]) -> AccuracyCard | None:
+    """Return the card of a single run whose best model was saved: its figure is that model's; else None."""
+    first = groups[0]
+    summary = first.runs[0].summary
+    if len(groups) > 1 or not _saved_model(first):
+        return None
+    mean = formatting.with_spread([summary.test_accuracy], formatting.per_cent)
+    notes = [
+        f"{_measure(first)} of the saved model, that of round {summary.selected_round}, the best by held-out labels",
+        f"{mean} is the mean of the last {_last_rounds(first)} rounds",
+    ]
+    return AccuracyCard(first.label, formatting.per_cent(summary.model_accuracy), "", notes)
 
 
 def _saved_model(group: Group) -> list[str]:
@@ -117,9 +131,18 @@ def _accuracy(group: Group) -> float | None:
 
 def _averaged_rounds(group: Group) -> str:
     """Return what the number is: the mean of the last ten evaluated rounds, or of all where there are fewer."""
-    rounds = min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
-    measure = "accuracy on held-out labels as given" if group.runs[0].experiment.data.is_user_data else "test accuracy"
-    return measure + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
+    rounds = _last_rounds(group)
+    return _measure(group) + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
+
+
+def _last_rounds(group: Group) -> int:
+    """Return how many evaluated rounds the mean is of."""
+    return min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
+
+
+def _measure(group: Group) -> str:
+    """Return what is measured; labels of user data may be wrong."""
+    return "accuracy on held-out labels as given" if group.runs[0].experiment.data.is_user_data else "test accuracy"
 
 
 def _difference(accuracy: float | None, reference: float | None, name: str) -> str:
@@ -137,16 +160,24 @@ def _difference(accuracy: float | None, reference: float | None, name: str) -> s
     return f"{points:.1f} points {side} {name}" if points >= 0.05 else f"level with {name}"
 
 
+def _rounds(run: FinishedRun) -> str:
+    """Return the number of rounds; of a run that stopped early both numbers."""
+    done, planned = run.summary.rounds_run, run.experiment.rounds
+    return f"{done} of {planned}" if run.summary.stopped else str(planned)
+
+
 def _noise(experiment: Experiment) -> str:
     """Return the noise that was put on; the noise of user data is not known."""
     came = experiment.data.is_user_data and not experiment.noise.expected_ratio
-    return "as it came" if came else experiment.noise.text
+    return "not known" if came else experiment.noise.text
 
 
 def _partition(experiment: Experiment) -> str:
     """Return how samples came to clients; those of user data with owners, and of sites, were never shared out."""
     data = experiment.data
-    return "by their owners" if data.at_sites or (data.path and data.partition == "natural") else data.partition
+    return (
+        "by client, as in the data" if data.at_sites or (data.path and data.partition == "natural") else data.partition
+    )
 
 
 def _distinct(values: Iterable[object]) -> str:
