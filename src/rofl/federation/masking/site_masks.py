@@ -163,7 +163,7 @@ class SiteMasks:
             content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
                 for this one.
             fewest: The least sites of a sum, beside a majority of those that were asked.
-            same_sites: Whether all sums of a run must be over the same sites, and not only the tables after the last round.
+            same_sites: Whether all sums of a run must be over the same sites; else only the tables at its end must.
 
         Raises:
             UserError: If this site did not take part in the sum, or too few sites did, or another sum with which it
