@@ -201,6 +201,13 @@ def test_by_its_policy_a_site_takes_part_in_sums_over_the_same_sites_only() -> N
     assert masks[0].reveal(reveal_request(masked(masks, "evaluate 2"), [0, 1, 2]))  # the default lets rounds go on
 
 
+def test_a_site_does_not_help_with_a_sum_that_it_is_left_out_of() -> None:
+    masks = sites()
+    total = masked(masks)
+    with pytest.raises(UserError, match="that this site is left out of"):
+        masks[2].reveal(reveal_request(total, [0, 1], 2))
+
+
 def test_by_its_policy_a_sum_has_so_many_sites() -> None:
     masks = sites()
     total = masked(masks)

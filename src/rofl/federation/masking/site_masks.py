@@ -166,7 +166,7 @@ class SiteMasks:
             same_sites: Whether all sums of a run must be over the same sites; else only the tables at its end must.
 
         Raises:
-            UserError: If this site did not take part in the sum, or too few sites did, or another sum with which it
+            UserError: If this site is not in the sum, or too few sites are, or another sum with which it
                 could be compared was unmasked already: the difference of the two would show what one site sent.
         """
         encrypted, session, arrived = get_shares(content)
@@ -175,6 +175,8 @@ class SiteMasks:
             raise UserError("The coordinator asks for masks of a sum that this site took no part in.")
         if arrived != sorted(set(arrived) & keys.keys()) or len(arrived) < max(majority(len(keys)), fewest):
             raise UserError("The coordinator asks for masks of a sum of too few sites.")
+        if self.client not in arrived:
+            raise UserError("The coordinator asks for masks of a sum that this site is left out of.")
         memory, name = self._memory, session.hex()
         purpose, context = memory.purposes[name], bytes.fromhex(memory.contexts[name])
         memory.check_question(purpose, memory.questions[name])
