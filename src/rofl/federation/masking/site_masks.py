@@ -50,7 +50,7 @@ class _Memory:
     answered: dict[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise a ValueError where a file brought something else than what `_save` writes."""
+        """Raise a ValueError where a file brought something else than what `_save_memory` writes."""
         lists = [self.used, *self.revealed.values()]
         if not all(isinstance(each, list) for each in lists) or not all(isinstance(each, str) for each in self.used):
             raise ValueError("its sessions cannot be read")
@@ -151,7 +151,8 @@ class SiteMasks:
         ]
         self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted))
         self._memory.begin(session, purpose)
-        self._save()  # before it leaves
+        self._save_reply()  # first, so that a message that the memory knows is always there
+        self._save_memory()  # before it leaves
         return self._reply.encode()
 
     def reveal(self, content: RecordDict, fewest: int = 2, same_sites: bool = False) -> RecordDict:
@@ -184,7 +185,7 @@ class SiteMasks:
         opened = {client: self._open(encrypted.get(client, b""), client, context, keys) for client in arrived}
         if purpose not in memory.revealed:
             memory.revealed[purpose], memory.answered[purpose] = arrived, memory.questions[name]
-            self._save()  # before it leaves
+            self._save_memory()  # before it leaves
         places = sorted(keys)
         wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
         found = {
@@ -228,16 +229,17 @@ class SiteMasks:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise UserError(f"A file in {self._folder} is damaged ({error}).", "another --out") from error
 
-    def _save(self) -> None:
-        """Write the newest message, then the memory, so that a message that the memory knows is always there."""
-        if self._folder is None:
+    def _save_reply(self) -> None:
+        if self._folder is None or self._reply is None:
             return
-        if self._reply is not None:
-            form = self._reply.form
-            facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
-            shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
-            facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
-            vector = {"vector": torch.from_numpy(self._reply.vector)}
-            raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
-            atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
-        atomic.atomic_write(self._folder / "memory.json", json.dumps(vars(self._memory)), 0o600)
+        form = self._reply.form
+        facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
+        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
+        facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
+        vector = {"vector": torch.from_numpy(self._reply.vector)}
+        raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
+        atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
+
+    def _save_memory(self) -> None:
+        if self._folder is not None:
+            atomic.atomic_write(self._folder / "memory.json", json.dumps(vars(self._memory)), 0o600)
