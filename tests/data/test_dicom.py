@@ -1,6 +1,7 @@
 """DICOM files, written by pydicom itself: windows, bits, colours, and what is refused."""
 
 import io
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,28 @@ def test_what_is_no_single_image_is_left_out_with_the_reason(tmp_path: Path) -> 
     assert inspect_image(several).error == "2 frames in one file"
     deflated = dicom(RAMP).replace(b"1.2.840.10008.1.2.1\x00", b"1.2.840.10008.1.2.1.99", 1)
     assert inspect_image(deflated).error == "deflated DICOM"
+    far = deflated.replace(b"\x02\x00\x01\x00OB\x00\x00\x02\x00\x00\x00\x00\x01", _element(2, 1, bytes(8000)), 1)
+    assert len(far) > len(deflated)
+    assert inspect_image(far).error == "deflated DICOM"  # wherever it is said
     huge = dicom(RAMP, Rows=60000, Columns=60000)
     with pytest.raises(Exception, match="60000 x 60000") as caught:
         decode_image(huge, 8, 1)
     assert describe_error(caught.value) == "too large"
     assert inspect_image(dicom(RAMP)[:200]).error
     assert inspect_image(bytes(128) + b"DICM" + b"\xff" * 50).error
+
+
+def _element(group: int, number: int, value: bytes) -> bytes:
+    return struct.pack("<HH2sHI", group, number, b"OB", 0, len(value)) + value
+
+
+def test_what_stands_around_the_pixels_is_not_read_without_end() -> None:
+    """pydicom takes ten minutes and more for hundreds of millions of bytes of tiny elements."""
+    raw, pixels = dicom(RAMP), b"\xe0\x7f\x10\x00"
+    before = raw.replace(pixels, _element(0x29, 0x1010, bytes(3 * 2**20)) + pixels, 1)
+    assert inspect_image(before).error == "too much before its pixels"
+    behind = raw + 2**18 * _element(0x7FE1, 1, b"")
+    assert np.array_equal(decode_image(behind, 8, 1), decode_image(raw, 8, 1))
 
 
 def test_without_pydicom_the_reason_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_it_has_no_opinion_where_it_cannot_tell_and_gives_one_a_round() -> None:
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_vote_leaves_beside_the_masked_sums_if_the_policy_allows_it(allowed: bool) -> None:
     sites = [SiteMasks(client) for client in range(3)]
-    session = MaskSession(b"a sum", tuple(Peer(each.client, each.public) for each in sites))
+    session = MaskSession(b"the name of a sum"[:16], tuple(Peer(each.client, each.public) for each in sites))
     gate = SiteGate(SitePolicy(send_vote=allowed, min_samples_per_evaluation=1), True, sites[0])
     held_out = HeldOut(predicted=[3, 1], labelled=[2, 2], agreed=3)
     counts = gate.evaluation(SiteEvaluation(3, 4, held_out, objects=True))

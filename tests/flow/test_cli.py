@@ -1,6 +1,7 @@
 """The command line as a user meets it: real folders, and real processes where these matter."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -163,23 +164,37 @@ class Halved(FedAvg):
 def test_a_method_in_a_file_of_the_current_folder_is_trained_resumed_and_compared(tmp_path) -> None:
     (tmp_path / "my_methods.py").write_text(METHOD)
 
-    def program(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [Path(sys.executable).with_name("rofl"), *words], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+    def program(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
+        command, there = [Path(sys.executable).with_name("rofl"), *words], {**os.environ, **extra}
+        return subprocess.run(command, cwd=tmp_path, env=there, capture_output=True, text=True, check=False)
 
     done = program("run", *TINY, "--method", "my_methods:Halved", "--set", "method.share=0.25", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["method"], summary["folder"]) == ("my_methods:Halved", "runs/digits-my_methods_Halved-1")
     (tmp_path / summary["folder"] / "summary.json").unlink()  # so that the end is computed again
-    again = program("resume", summary["folder"], "--workers", "1", "--json")
+    path = f"{os.environ.get('PYTHONPATH', '')}{os.pathsep}."  # a run folder alone has nothing imported from here
+    again = program("resume", summary["folder"], "--workers", "1", "--json", PYTHONPATH=path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["digest"] == summary["digest"]
     wrong = program("run", "digits", "--method", "my_methods:Haved")
     assert wrong.returncode == 2
     assert "my_methods:Haved" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+def test_a_run_folder_from_elsewhere_does_not_bring_code_along(tmp_path) -> None:
+    """An archive may hold a run whose settings name a module, and that module beside it."""
+    (tmp_path / "their_method.py").write_text("open('it-ran', 'w')")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text('[method]\nname = "their_method:Method"\n')
+    for command in (["resume", "run"], ["run", "run/config.toml"]):
+        words = [Path(sys.executable).with_name("rofl"), *command]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "their_method:Method" in done.stderr
+        assert "PYTHONPATH=." in done.stderr
+    assert not (tmp_path / "it-ran").exists()
 
 
 def test_a_missing_data_set_says_where_to_put_it(tmp_path, monkeypatch) -> None:

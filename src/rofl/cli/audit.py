@@ -113,7 +113,7 @@ def audit_command(
         stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
     elif show:
         stdout.print(suspects_table(rows[:show]))
-    record = RunDir(folder).read_audit_record()
+    record = RunDir(folder).audit.read_record()
     if record is not None and record.warning:
         print_warning(record.warning)
     print_message(f"Each client's own list: {folder / 'suspects'}")

@@ -1,6 +1,7 @@
 """The entry point: all commands together, and how errors end."""
 
 import os
+import re
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -55,6 +56,7 @@ COMMANDS = (
     reproduce,
     benchmark,
 )
+_IMPORTED = re.compile(r"(^|[=,])[A-Za-z_][\w.]*:[A-Za-z_]")  # package.module:name, as --method and --set take it
 LISTS = (presets, methods, datasets)
 _ORDER = [module.__name__.rpartition(".")[2] for module in (*COMMANDS, *LISTS)]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name) if command.name in _ORDER else len(_ORDER))
@@ -66,8 +68,10 @@ def main() -> None:
     A mistake of the user, and a disk or file that cannot be used, end in one sentence and exit code 2, Ctrl-C in exit
     code 130.
     """
-    if "" not in sys.path:
-        sys.path.append("")  # so that --method my_methods:Mine finds my_methods.py in the current folder
+    if "" not in sys.path and any(_IMPORTED.search(word) for word in sys.argv[1:]):
+        # --method my_methods:Mine finds my_methods.py in the current folder. A name that only a run folder or a file
+        # of settings has does not: these may have been made by somebody else, and lie beside such a file.
+        sys.path.append("")
     try:
         try:
             app()

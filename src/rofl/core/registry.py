@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from rofl.errors import UserError, unknown
 
+_HINT = "package.module:name, where Python finds it; PYTHONPATH=. for one in this folder"
 _Value = TypeVar("_Value")
 
 
@@ -63,5 +64,6 @@ class Registry(dict[str, _Value], Generic[_Value]):
             return cast(_Value, load())
         except (ImportError, AttributeError, ValueError) as error:
             raise UserError(
-                f"The {self.kind} {name!r} cannot be imported ({error}).", "package.module:name, where Python finds it"
+                f"The {self.kind} {name!r} cannot be imported ({error}).",
+                _HINT,
             ) from error

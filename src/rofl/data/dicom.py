@@ -7,7 +7,9 @@ import numpy as np
 from PIL import Image
 
 _MAGIC, _MAGIC_AT = b"DICM", 128
-_DEFLATED, _META_BYTES = b"1.2.840.10008.1.2.1.99", 4096  # a transfer syntax, and where it stands
+_DEFLATED = b"1.2.840.10008.1.2.1.99"  # a transfer syntax; the text stands in every file that has it
+_PIXELS = 0x7FE00010  # the tag of the pixels; all about the image stands before them
+_MOST_HEADER = 2**21  # bytes before the pixels: pydicom takes seconds for a million bytes of tiny elements
 _LOW, _HIGH = 0.5, 99.5  # percentiles of grey values that become black and white where the file names no window
 _TAGS = (  # all that is read of a file
     "Rows",
@@ -38,9 +40,12 @@ def dicom_header(raw: bytes) -> tuple[tuple[int, int], str]:
         UnsupportedImageError: pydicom is not installed, or the file has no image or several.
         Exception: whatever pydicom raises for a damaged file.
     """
-    if _DEFLATED in raw[:_META_BYTES]:  # it would be inflated to any size before its header can be checked
+    if _DEFLATED in raw:  # it would be inflated to any size before its header can be checked
         raise UnsupportedImageError("deflated DICOM")
-    header = _pydicom().dcmread(io.BytesIO(raw), stop_before_pixels=True, specific_tags=list(_TAGS))
+    begin = io.BytesIO(raw[:_MOST_HEADER])
+    header = _pydicom().dcmread(begin, stop_before_pixels=True, specific_tags=list(_TAGS))
+    if len(raw) > _MOST_HEADER and begin.tell() >= _MOST_HEADER:
+        raise UnsupportedImageError("too much before its pixels")
     frames = int(header.get("NumberOfFrames") or 1)
     if frames > 1:
         raise UnsupportedImageError(f"{frames} frames in one file")
@@ -61,8 +66,7 @@ def read_dicom(raw: bytes) -> Image.Image:
         Exception: whatever pydicom raises for a damaged file.
     """
     dicom_header(raw)
-    pydicom = _pydicom()
-    content = pydicom.dcmread(io.BytesIO(raw))
+    content: Any = _pydicom().filereader.read_partial(io.BytesIO(raw), stop_when=lambda tag, vr, length: tag > _PIXELS)
     if not hasattr(content.file_meta, "TransferSyntaxUID"):
         raise UnsupportedImageError("no transfer syntax")
     try:

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
-from rofl.federation.masking.mask_messages import get_session
+from rofl.federation.masking.question import read_session
 from rofl.federation.noise_records import encode_predictions, encode_sure, get_mean_doubt
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
 from rofl.federation.site_evaluation import SiteEvaluation
@@ -97,7 +97,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.train()
     def train(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, session = gate_of(context), get_session(message.content)
+        own, session = gate_of(context), read_session(message.content, request, server_state)
         own.admit("train", request, session)
         state, client = load_state(context.state, request.state_round), data.client(request, context)
         own.check_samples(client.samples)
@@ -109,7 +109,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, session = gate_of(context), get_session(message.content)
+        own, session = gate_of(context), read_session(message.content, request, server_state)
         own.admit("evaluate", request, session)
         counts = own.evaluation(data.client(request, context).evaluate(_required(server_state), request.index))
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
@@ -117,7 +117,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.query("noise")
     def noise(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session = gate_of(context), get_session(message.content)
+        own, session = gate_of(context), read_session(message.content, request, server_state)
         own.admit("noise", request, session)
         sums = own.predictions(data.client(request, context).sum_predictions(_required(server_state)))
         return Message(own.release("noise", request, encode_predictions(sums), session), reply_to=message)
@@ -125,7 +125,8 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.query("sure")
     def sure(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session, mean = gate_of(context), get_session(message.content), get_mean_doubt(message.content)
+        own, session = gate_of(context), read_session(message.content, request, server_state)
+        mean = get_mean_doubt(message.content)
         own.admit("sure", request, session)
         sums = own.sure(data.client(request, context).sum_sure(_required(server_state), mean))
         return Message(own.release("sure", request, encode_sure(sums), session), reply_to=message)
@@ -133,7 +134,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.query("report")
     def report(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session = gate_of(context), get_session(message.content)
+        own, session = gate_of(context), read_session(message.content, request, server_state)
         own.admit("report", request, session)
         client = data.client(request, context)
         noise, _ = own.noise(message.content, client.classes)
@@ -155,8 +156,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
             own.log.write("alone", reason=alone)
             own.on_message(f"The label noise is estimated from this site's labels alone: {alone}.")
         counts = own.report(client.finish(_required(server_state), request.history, noise))
-        # with masks, its counts went into a sum before
-        content = put_sums(RecordDict(), {}) if own.masks is not None and own.masks.in_use else counts.encode()
+        content = counts.encode() if own.sends_in_the_clear(request) else put_sums(RecordDict(), {})
         return Message(own.release("finish", request, content, None), reply_to=message)
 
     @app.query("confirm")

@@ -130,7 +130,10 @@ class FlowerEngine:
         noise = estimate_label_noise(self.sites, farewells, content, classes)
         content = put_noise(content, noise)
         if self.masks and farewells.together is None:
-            found = self.sites.count("query.report", content, lambda _, reply: SiteReport.decode(reply, classes))
+            asked_before = farewells.counted or None  # sites answer sums over the same sites only
+            found = self.sites.count(
+                "query.report", content, lambda _, reply: SiteReport.decode(reply, classes), asked_before
+            )
             farewells.add_sum(list(found.found.values()))
         content = readdress(content, RoundRequest(self.driver.settings, index, history=history))
         registry.wait_for_stragglers(asked, wait, farewells.finished | away)  # a site may have restarted meanwhile

@@ -18,7 +18,7 @@ from rofl.federation.protocol import get_sums, put_sums
 from rofl.federation.tensor_records import put_tensors
 
 _STEP = 1 << NUMBER_BITS
-_MATRIX, _FACTS = "noise matrix", "noise"
+MATRIX, FACTS = "noise matrix", "noise"  # records of a request beside its model
 
 
 def encode_predictions(sums: PredictionSums) -> RecordDict:
@@ -68,7 +68,7 @@ def decode_sure(content: RecordDict, declared: int) -> SureSums:
 
 def put_mean_doubt(content: RecordDict, mean_doubt: float) -> RecordDict:
     """Return a request for sums of the second pass; its arrays are not copied."""
-    return RecordDict({**content, _FACTS: ConfigRecord({"mean doubt": mean_doubt})})
+    return RecordDict({**content, FACTS: ConfigRecord({"mean doubt": mean_doubt})})
 
 
 def get_mean_doubt(content: RecordDict) -> float:
@@ -80,8 +80,8 @@ def put_noise(content: RecordDict, noise: LabelNoise | None) -> RecordDict:
     """Return a request with the noise over all sites, where it is known; its arrays are not copied."""
     if noise is None:
         return content
-    matrix = ArrayRecord({_MATRIX: Array(noise.matrix.numpy())})
-    return RecordDict({**content, _FACTS: ConfigRecord({"learnt": noise.learnt}), _MATRIX: matrix})
+    matrix = ArrayRecord({MATRIX: Array(noise.matrix.numpy())})
+    return RecordDict({**content, FACTS: ConfigRecord({"learnt": noise.learnt}), MATRIX: matrix})
 
 
 def get_noise(content: RecordDict, classes: int) -> LabelNoise | None:
@@ -94,13 +94,13 @@ def get_noise(content: RecordDict, classes: int) -> LabelNoise | None:
     Raises:
         ValueError: If it cannot be used. The text fits after "the coordinator's estimate was refused: ".
     """
-    arrays = content.get(_MATRIX)
+    arrays = content.get(MATRIX)
     if arrays is None:
         return None
-    if not isinstance(arrays, ArrayRecord) or list(arrays) != [_MATRIX]:
+    if not isinstance(arrays, ArrayRecord) or list(arrays) != [MATRIX]:
         raise ValueError("it has no noise matrix")
     try:
-        matrix = torch.from_numpy(np.array(arrays[_MATRIX].numpy()))
+        matrix = torch.from_numpy(np.array(arrays[MATRIX].numpy()))
     except Exception as error:  # numpy and torch raise errors of many types on bytes from elsewhere
         raise ValueError("its noise matrix cannot be read") from error
     noise = LabelNoise(matrix, _share(content, "learnt"))
@@ -116,7 +116,7 @@ def add_predictions(found: Sequence[PredictionSums]) -> PredictionSums | None:
 
 
 def _share(content: RecordDict, name: str) -> float:
-    record = content.get(_FACTS)
+    record = content.get(FACTS)
     value = record.get(name) if isinstance(record, ConfigRecord) else None
     if not isinstance(value, float) or not 0 <= value <= 1:
         raise ValueError(f"its {name} is not between 0 and 1")

@@ -18,18 +18,17 @@ from rofl.federation.agreement import Agreement, AgreementFile
 from rofl.federation.event_log import EventLog
 from rofl.federation.masking.mask_messages import get_shares
 from rofl.federation.masking.peers import MaskSession
-from rofl.federation.masking.site_masks import SiteMasks
+from rofl.federation.masking.site_masks import AT_END, SiteMasks
 from rofl.federation.message_facts import describe_content
 from rofl.federation.noise_records import get_noise
 from rofl.federation.protocol import Refusal, RoundRequest
 from rofl.federation.site_evaluation import VOTE, SiteEvaluation, get_vote
 from rofl.federation.site_info import SiteInfo
-from rofl.federation.site_policy import SitePolicy, check_count, check_masking, check_names, check_settings
+from rofl.federation.site_policy import SitePolicy, check_count, check_names, check_settings, check_sums, wants_masks
 from rofl.federation.site_report import SiteReport
 
 _MAX_SETTINGS = 2**20  # characters
-_AT_END = ("noise", "sure", "report")  # kinds of requests that ask for sums after the last round
-_SUMS = ("train", "evaluate", *_AT_END)  # those that ask for sums over samples
+_SUMS = ("train", "evaluate", *AT_END)  # kinds of requests that ask for sums over samples
 
 
 def _agree(_: Agreement, __: bool) -> bool:
@@ -77,7 +76,7 @@ class SiteGate:
         self.log.write("asked", **asked, settings=sha256(request.settings.encode()).hexdigest()[:16])
         try:
             if request.settings or kind != "describe":
-                self._check(kind, request, session is not None)
+                self._check(kind, request, session)
         except UserError as error:
             self.log.write("refused", **asked, reason=str(error))
             raise
@@ -171,8 +170,7 @@ class SiteGate:
         if session is not None:
             if self.masks is None:
                 raise Refusal("The coordinator asks for masked sums, and this site has no key for masks.")
-            purpose = kind if kind in _AT_END else f"{kind} {request.index}"
-            masked = self.masks.mask(content, session, purpose)
+            masked = self.masks.mask(content, session, _purpose(kind, request))
             content = masked if vote is None else RecordDict({**masked, VOTE: content[VOTE]})
         self.log.write("sent", **facts)
         return content
@@ -183,7 +181,8 @@ class SiteGate:
         try:
             if self.masks is None:
                 raise Refusal("The coordinator asks for masks, and this site has no key for masks.")
-            shares = self.masks.reveal(content)
+            policy = self.policy or SitePolicy()
+            shares = self.masks.reveal(content, policy.min_sites_per_sum, policy.same_sites)
         except UserError as error:
             self.log.write("refused", kind="unmask", reason=str(error))
             raise
@@ -198,7 +197,14 @@ class SiteGate:
         with downloads_allowed(self.policy is None or self.policy.downloads):
             yield
 
-    def _check(self, kind: str, request: RoundRequest, masked: bool) -> None:
+    def sends_in_the_clear(self, request: RoundRequest) -> bool:
+        """Return whether counts may leave with the last answer: with masks they went into a sum before."""
+        if self.masks is not None and self.masks.in_use:
+            return False
+        wanted = self.policy is not None and self.own_data
+        return not (wanted and wants_masks(self.policy or SitePolicy(), experiment_from_toml(request.settings)))
+
+    def _check(self, kind: str, request: RoundRequest, session: MaskSession | None) -> None:
         if len(request.settings) > _MAX_SETTINGS:
             raise Refusal("The coordinator's settings are too long.")
         known = self.agreed.settings if self.agreed is not None else None
@@ -206,21 +212,30 @@ class SiteGate:
             raise Refusal("The coordinator's settings differ from those that were agreed on.", "another --out here")
         if self.policy is not None:
             check_names(self.policy, _parse(request.settings))  # before anything is imported
-        experiment = experiment_from_toml(request.settings)
+        experiment, masked = experiment_from_toml(request.settings), session is not None
         if self.masks is not None and self.masks.in_use and kind in _SUMS and not masked:
             raise Refusal("The coordinator asks for sums without masks, after some with masks.")
         if self.policy is not None:
             check_settings(self.policy, experiment, self.own_data)
             if kind in _SUMS and self.own_data:
-                check_masking(self.policy, experiment, masked)
-        if request.index > experiment.rounds:
+                check_sums(self.policy, experiment, len(session.peers) if session is not None else 0)
+        if not (kind == "train") <= request.index <= experiment.rounds:
             raise Refusal(f"The coordinator asks for round {request.index} of {experiment.rounds}.")
+        if self.agreed is not None and known is None and kind == "finish":
+            raise Refusal("The coordinator ends a run that was not agreed on.")
+        if session is not None and self.masks is not None:
+            self.masks.check(session, _purpose(kind, request))
         if self.agreed is not None and known is None and kind in _SUMS:
             agreement = Agreement(request.settings, experiment)
             if not self.consent(agreement, masked):
                 raise Declined("This site declined to take part.")
             self.agreed.save(agreement)
             self.log.write("agreed", settings=request.settings, fingerprint=agreement.fingerprint, masked=masked)
+
+
+def _purpose(kind: str, request: RoundRequest) -> str:
+    """Return what a sum is: there is one of each round, and one of each kind at the end."""
+    return kind if kind in AT_END else f"{kind} {request.index}"
 
 
 def _parse(settings: str) -> Settings:

@@ -78,8 +78,18 @@ class SitePolicy(Spec):
         "if three",
         description='Sums must be masked "if three" sites or more are in a round, "always", or not at all ("any").',
     )
+    min_sites_per_sum: Annotated[int, Field(ge=2)] = Field(
+        2, description="A masked sum is unmasked only if it is over at least so many sites."
+    )
+    same_sites: bool = Field(
+        False,
+        description="Whether all masked sums of a run must be over the same sites. Two sums over different sites tell "
+        "what one site counts; but a site that drops out then stops the run until it is back.",
+    )
     min_privacy_noise: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="The least privacy.noise (differential privacy, docs/privacy.md); 0 allows runs without it."
+        0.0,
+        description="The least noise of differential privacy (docs/privacy.md) on what the coordinator sees: a masked "
+        "sum, or this site's update; 0 allows runs without it.",
     )
     max_privacy_clip: Annotated[float, Field(gt=0)] = Field(
         1e6, description="The largest privacy.clip, where differential privacy is used."
@@ -151,17 +161,30 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
         _refuse(f"model.weights = {experiment.model.weights}", "downloads = false")
 
 
-def check_masking(policy: SitePolicy, experiment: Experiment, masked: bool) -> None:
-    """Refuse a request for sums without masks, where the policy wants them masked.
+def wants_masks(policy: SitePolicy, experiment: Experiment) -> bool:
+    """Return whether a policy wants sums masked; where there are three sites, fewer in a round are no excuse."""
+    return policy.masks == "always" or (policy.masks == "if three" and experiment.clients >= FEWEST)
+
+
+def check_sums(policy: SitePolicy, experiment: Experiment, sites: int) -> None:
+    """Refuse a request for sums that show more of this site than the policy allows.
 
     Args:
         policy: The site's.
         experiment: What the coordinator runs.
-        masked: Whether the request asks for masked sums.
+        sites: The sites with which the sums are masked; 0 where they are not.
     """
-    wanted = policy.masks == "always" or (policy.masks == "if three" and experiment.cohort >= FEWEST)
-    if wanted and not masked:
+    if wants_masks(policy, experiment) and not sites:
         _refuse("sums without masks", f'masks = "{policy.masks}"')
+    if sites and sites < policy.min_sites_per_sum:
+        _refuse(f"a sum of {sites} sites", f"min_sites_per_sum = {policy.min_sites_per_sum}")
+    if sites and experiment.build_method().tells_clients_apart:
+        _refuse(f"sums in which {experiment.method_name} keeps single sites apart", f'masks = "{policy.masks}"')
+    # Each site adds its share of the noise: a cohort that is larger than the sum would leave less of it.
+    noise = experiment.privacy.noise * min(1.0, max(sites, 1) / experiment.cohort) ** 0.5
+    if noise < policy.min_privacy_noise:
+        shown = f"privacy.noise = {experiment.privacy.noise:g} for a cohort of {experiment.cohort}"
+        _refuse(f"{shown}, of which {noise:g} is left", f"min_privacy_noise = {policy.min_privacy_noise:g}")
 
 
 def check_count(policy: SitePolicy, samples: int) -> None:

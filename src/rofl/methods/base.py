@@ -165,6 +165,11 @@ class Method(Protocol):
         """Whether the server looks at the updates of a round before it adds them; by default it only adds."""
         return False
 
+    @property
+    def tells_clients_apart(self) -> bool:
+        """Whether a sum of updates shows each client's part, so that masks hide nothing; by default it does not."""
+        return False
+
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
         """Return why no honest clients can have sent this, or None where they can; by default nothing is checked.
 

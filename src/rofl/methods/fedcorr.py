@@ -157,6 +157,11 @@ class FedCorr(LocalSgd):
         return {**first, **client_state}
 
     @property
+    def tells_clients_apart(self) -> bool:
+        """Whether clients send rows of a table, as published."""
+        return self.share == "clients"
+
+    @property
     def _mixture(self) -> ClientMixture:
         return ClientMixture(self.clients if self.share == "clients" else 0, split_clients)
 

@@ -64,6 +64,11 @@ class ProcessedMethod(Method):
         """Whether one of the postprocessors does."""
         return any(postprocessor.looks_at_updates for postprocessor in self.postprocessors)
 
+    @property
+    def tells_clients_apart(self) -> bool:
+        """Whether sums of the method's updates do; under differential privacy, no update as such is sent."""
+        return self.method.tells_clients_apart
+
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
         """Return what a postprocessor or, for updates that can be had in its own form, the method finds wrong.
 

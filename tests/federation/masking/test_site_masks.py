@@ -444,7 +444,7 @@ def test_sums_of_impossible_sites_are_refused(change: Any, problem: str) -> None
     masks = sites()
     peers = [Peer(client, own.public) for client, own in masks.items()]
     with pytest.raises(UserError, match=problem):
-        masks[0].mask(sums(), MaskSession(b"n", tuple(change(peers))), "train 1")
+        masks[0].mask(sums(), MaskSession(b"n" * 16, tuple(change(peers))), "train 1")
 
 
 @pytest.mark.parametrize("fields", [{"session": 1}, {"clients": [0]}, {"key": "x"}, {"clients": ["a", "b", "c"]}])

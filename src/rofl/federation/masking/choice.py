@@ -25,13 +25,18 @@ def uses_masks(experiment: Experiment, config: ServerConfig) -> bool:
     """Return whether sites mask their sums.
 
     Raises:
-        UserError: If masks are asked for, and the settings do not allow them.
+        UserError: If masks are asked for, and the settings do not allow them; or sums would show single sites.
     """
     possible = experiment.transport == "fixed" and experiment.cohort >= FEWEST
     if config.masks == "on" and not possible:
         problem = f"Masks need updates as integers, and {FEWEST} sites a round."
         raise UserError(problem, f"--set transport=fixed, and cohort={FEWEST} or more")
-    return possible and config.masks != "off"
+    if not possible or config.masks == "off":
+        return False
+    if experiment.build_method().tells_clients_apart:
+        problem = f"Masks hide nothing with {experiment.method_name} as it is set: its sums keep sites apart."
+        raise UserError(problem, "--set method.share=sums, or --no-masks")
+    return True
 
 
 def conditions_of(experiment: Experiment | None, config: ServerConfig) -> Conditions:

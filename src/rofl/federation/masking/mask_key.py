@@ -19,7 +19,10 @@ _NONCE = bytes(12)  # every key of a cipher is used for one message
 
 @dataclass(frozen=True)
 class MaskKey:
-    """The X25519 private key of one site in one run. Seeds depend on it and on a session, which is used once."""
+    """The X25519 private key of one site in one run. Seeds depend on it and on a context, which is used once.
+
+    A context (`MaskSession.context`) has 32 bytes: HKDF takes salts that differ in zeros at their end for the same.
+    """
 
     private: X25519PrivateKey
 
@@ -53,51 +56,51 @@ class MaskKey:
         """The public key, 32 bytes."""
         return self.private.public_key().public_bytes_raw()
 
-    def own_seed(self, session: bytes) -> bytes:
+    def own_seed(self, context: bytes) -> bytes:
         """Return the seed of this site's own mask."""
-        return derive_bytes(self.private.private_bytes_raw(), session, "own mask", SEED_BYTES)
+        return derive_bytes(self.private.private_bytes_raw(), context, "own mask", SEED_BYTES)
 
-    def pair_seed(self, peer: bytes, session: bytes) -> bytes:
+    def pair_seed(self, peer: bytes, context: bytes) -> bytes:
         """Return the seed of the mask that this site and the owner of a public key share."""
-        return derive_bytes(self._secret(peer), session, "pair mask", SEED_BYTES)
+        return derive_bytes(self._secret(peer), context, "pair mask", SEED_BYTES)
 
-    def encrypt(self, peer: bytes, session: bytes, text: bytes) -> bytes:
+    def encrypt(self, peer: bytes, context: bytes, text: bytes) -> bytes:
         """Return a text that only the owner of a public key can read, and whose sender that owner can be sure of.
 
         Args:
             peer: The receiver's public key; one's own is allowed.
-            session: The sum that it belongs to; one text for each receiver and session.
+            context: Of the sum that it belongs to; one text for each receiver and context.
             text: What to encrypt.
         """
-        return self._cipher(peer, session, self.public + peer).encrypt(_NONCE, text, None)
+        return self._cipher(peer, context, self.public + peer).encrypt(_NONCE, text, None)
 
-    def decrypt(self, peer: bytes, session: bytes, text: bytes) -> bytes:
+    def decrypt(self, peer: bytes, context: bytes, text: bytes) -> bytes:
         """Return what the owner of a public key encrypted for us.
 
         Args:
             peer: The sender's public key.
-            session: The sum that it belongs to.
+            context: Of the sum that it belongs to.
             text: What `encrypt` returned there.
 
         Raises:
-            cryptography.exceptions.InvalidTag: It was changed, or is from somebody else or for another session.
+            cryptography.exceptions.InvalidTag: It was changed, or is from somebody else or for another sum.
         """
-        return self._cipher(peer, session, peer + self.public).decrypt(_NONCE, text, None)
+        return self._cipher(peer, context, peer + self.public).decrypt(_NONCE, text, None)
 
-    def _cipher(self, peer: bytes, session: bytes, direction: bytes) -> ChaCha20Poly1305:
-        return ChaCha20Poly1305(derive_bytes(self._secret(peer) + direction, session, "shares", KEY_BYTES))
+    def _cipher(self, peer: bytes, context: bytes, direction: bytes) -> ChaCha20Poly1305:
+        return ChaCha20Poly1305(derive_bytes(self._secret(peer) + direction, context, "shares", KEY_BYTES))
 
     def _secret(self, peer: bytes) -> bytes:
         return self.private.exchange(X25519PublicKey.from_public_bytes(peer))
 
 
-def derive_bytes(secret: bytes, session: bytes, purpose: str, length: int) -> bytes:
+def derive_bytes(secret: bytes, context: bytes, purpose: str, length: int) -> bytes:
     """Return bytes that follow from a secret, by HKDF with SHA-256.
 
     Args:
         secret: What must be known to derive them.
-        session: Another session gives unrelated bytes.
+        context: Another context of the same length gives unrelated bytes.
         purpose: What they are for; so does another purpose.
         length: How many.
     """
-    return HKDF(SHA256(), length, salt=session, info=f"rofl {purpose}".encode()).derive(secret)
+    return HKDF(SHA256(), length, salt=context, info=f"rofl {purpose}".encode()).derive(secret)

@@ -8,6 +8,7 @@ machine while it runs.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from cryptography import x509
@@ -22,6 +23,7 @@ from rofl.federation.masking.mask_key import KEY_BYTES
 from rofl.federation.masking.seed_shares import majority
 
 FEWEST = 3  # sites of a sum: with two, each knows the other's part
+NAME_BYTES = 16  # of a session
 _SIGNED = b"rofl key for masks: "
 _SIGNATURE = ec.ECDSA(SHA384())
 
@@ -45,10 +47,17 @@ class Peer:
 
 @dataclass(frozen=True)
 class MaskSession:
-    """One sum: a random name that is never used again, and the sites that take part, by their numbers."""
+    """One sum.
+
+    Attributes:
+        name: Random bytes, which are never used again.
+        peers: The sites that take part, by their numbers.
+        question: At a site, a hash of what it was asked; it is the same at all sites.
+    """
 
     name: bytes
     peers: tuple[Peer, ...]
+    question: bytes = b""
 
     @property
     def clients(self) -> list[int]:
@@ -63,6 +72,19 @@ class MaskSession:
     def key_of(self, client: int) -> bytes:
         """Return the public key of a site."""
         return self.peers[self.clients.index(client)].key
+
+    def context(self, purpose: str) -> bytes:
+        """Return a hash of all that the sites of a sum must have in common, of which their masks are made.
+
+        Sites that were told of other sites, of another round or of another model have masks that do not cancel, so
+        that a coordinator who tells them different things learns nothing.
+
+        Args:
+            purpose: What the sum is, such as "train 7".
+        """
+        parts = [self.name, purpose.encode(), self.question]
+        parts += [part for peer in self.peers for part in (str(peer.client).encode(), peer.key)]
+        return sha256(b"".join(len(part).to_bytes(8) + part for part in parts)).digest()
 
 
 def sign_key(key: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
@@ -83,6 +105,8 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
         UserError: If there are too few sites, this one is not among them, one is twice, or a key is not certified.
     """
     keys = {peer.key for peer in session.peers}
+    if len(session.name) != NAME_BYTES:
+        raise UserError("The coordinator's name for a sum is none.")
     if len(session.peers) < FEWEST:
         raise UserError(f"A sum of {len(session.peers)} sites protects no single one: there must be {FEWEST}.")
     if session.clients != sorted(set(session.clients)) or len(keys) != len(session.peers):

@@ -1,4 +1,4 @@
-"""The site's side of secure aggregation: mask sums, and reveal shares of seeds, each once."""
+"""The site's side of secure aggregation: mask sums, and reveal shares of seeds, once for each sum of a run."""
 
 import json
 from collections.abc import Mapping
@@ -18,9 +18,11 @@ from rofl.federation.credentials import SiteCredentials, load_private_key
 from rofl.federation.masking.mask_key import MaskKey
 from rofl.federation.masking.mask_messages import MaskedSums, SumsForm, get_shares, put_shares, to_vector
 from rofl.federation.masking.mask_stream import add_mask
-from rofl.federation.masking.peers import MaskSession, check_session, sign_key
+from rofl.federation.masking.peers import MaskSession, Peer, check_session, sign_key
 from rofl.federation.masking.seed_shares import commit, cut, join, majority, split_seed
 
+AT_END = ("noise", "sure", "report")  # sums after the last round
+_SAME_LABELS = ("noise", "report")  # of these, tables that add up to the same counts of labels
 _OPEN = 4  # sessions that may still be unmasked
 
 
@@ -33,22 +35,31 @@ class _Memory:
             it was lost.
         keys: The public keys of the sites of the last sessions, by the session's name and the site's number.
         purposes: What each of these sessions is for, such as "train 7".
+        contexts: `MaskSession.context` of each of these sessions, in hexadecimal.
+        questions: What was asked in each of these sessions: a hash in hexadecimal.
         revealed: For each purpose the sites whose sum was unmasked: no other set of sites will be.
+        answered: For each of these purposes what was asked: nothing else will be answered.
     """
 
     used: list[str] = field(default_factory=list)
     keys: dict[str, dict[int, str]] = field(default_factory=dict)
     purposes: dict[str, str] = field(default_factory=dict)
+    contexts: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
     revealed: dict[str, list[int]] = field(default_factory=dict)
+    answered: dict[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise a ValueError where a file brought something else than what `_save` writes."""
+        """Raise a ValueError where a file brought something else than what `_save_memory` writes."""
         lists = [self.used, *self.revealed.values()]
         if not all(isinstance(each, list) for each in lists) or not all(isinstance(each, str) for each in self.used):
             raise ValueError("its sessions cannot be read")
-        if set(self.keys) != set(self.purposes) or not all(isinstance(each, str) for each in self.purposes.values()):
+        texts = [self.purposes, self.contexts, self.questions, self.answered]
+        if not all(isinstance(text, str) for each in texts for text in each.values()):
             raise ValueError("its purposes cannot be read")
-        for key in [key for keys in self.keys.values() for key in keys.values()]:
+        if any(set(self.keys) != set(each) for each in texts[:3]) or set(self.revealed) != set(self.answered):
+            raise ValueError("its purposes cannot be read")
+        for key in [*self.contexts.values(), *(key for keys in self.keys.values() for key in keys.values())]:
             bytes.fromhex(key)
 
     def begin(self, session: MaskSession, purpose: str) -> None:
@@ -56,9 +67,23 @@ class _Memory:
         name = session.name.hex()
         self.used.append(name)
         self.keys[name] = {peer.client: peer.key.hex() for peer in session.peers}
-        self.purposes[name] = purpose
+        self.purposes[name], self.questions[name] = purpose, session.question.hex()
+        self.contexts[name] = session.context(purpose).hex()
         for old in list(self.keys)[:-_OPEN]:
-            del self.keys[old], self.purposes[old]
+            del self.keys[old], self.purposes[old], self.questions[old], self.contexts[old]
+
+    def check_question(self, purpose: str, question: str) -> None:
+        """Refuse a question other than the one that was answered for the same purpose."""
+        if self.answered.get(purpose, question) != question:
+            raise UserError(f"The coordinator asks for another sum for {purpose}, with another model than before.")
+
+    def check_sites(self, purpose: str, sites: list[int], same_sites: bool) -> None:
+        """Refuse a sum over other sites than an earlier one with which it could be compared."""
+        for other, before in self.revealed.items():
+            comparable = same_sites or other == purpose or {other, purpose} == {*_SAME_LABELS}
+            if comparable and before != sites:
+                problem = f"The coordinator asks for another sum for {purpose}, of other sites than before"
+                raise UserError(f"{problem}." if other == purpose else f"{problem} for {other}.")
 
 
 class SiteMasks:
@@ -89,6 +114,11 @@ class SiteMasks:
         """Whether a masked message was made in this run."""
         return bool(self._memory.used)
 
+    def check(self, session: MaskSession, purpose: str) -> None:
+        """Refuse to take part in a sum before anything is computed for it; see `mask`."""
+        check_session(session, self.client, self.public, self._ca)
+        self._memory.check_question(purpose, session.question.hex())
+
     def mask(self, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
         """Return a message of sums with masks on it, and shares of their seeds for the other sites.
 
@@ -100,7 +130,8 @@ class SiteMasks:
             purpose: What the sum is, such as "train 7".
 
         Raises:
-            UserError: If the session was used before, or a site's key is not certified.
+            UserError: If the session was used before, its sites are not who they seem to be, or a sum for the same
+                purpose and another question was unmasked already.
             ValueError: If the sums cannot be masked.
         """
         used = self._memory.used
@@ -108,22 +139,23 @@ class SiteMasks:
             return self._reply.encode()
         if session.name.hex() in used:
             raise UserError("The coordinator uses the masks of a sum again.")
-        check_session(session, self.client, self.public, self._ca)
+        self.check(session, purpose)
         form, vector = to_vector(content)
-        seeds = [self._seed(client, session) for client in session.clients]
+        context = session.context(purpose)
+        seeds = [self._seed(peer, context) for peer in session.peers]
         for client, seed in zip(session.clients, seeds, strict=True):
             add_mask(vector, seed, 1 if self.client <= client else -1)
         shares = zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True)  # by the site that gets them
         encrypted = [
-            self._key.encrypt(peer.key, session.name, join(each))
-            for peer, each in zip(session.peers, shares, strict=True)
+            self._key.encrypt(peer.key, context, join(each)) for peer, each in zip(session.peers, shares, strict=True)
         ]
         self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted))
         self._memory.begin(session, purpose)
-        self._save()  # before it leaves
+        self._save_reply()  # first, so that a message that the memory knows is always there
+        self._save_memory()  # before it leaves
         return self._reply.encode()
 
-    def reveal(self, content: RecordDict) -> RecordDict:
+    def reveal(self, content: RecordDict, fewest: int = 2, same_sites: bool = False) -> RecordDict:
         """Return the shares that unmask a sum: of the own masks of sites whose sums arrived, and of lost pairs.
 
         Where a site's shares cannot be read, an empty text takes their place, so that the coordinator learns who it is.
@@ -131,24 +163,29 @@ class SiteMasks:
         Args:
             content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
                 for this one.
+            fewest: The least sites of a sum, beside a majority of those that were asked.
+            same_sites: Whether all sums of a run must be over the same sites; else only the tables at its end must.
 
         Raises:
-            UserError: If this site did not take part in the sum, or too few sites did, or another sum for the same
-                purpose was unmasked already: the difference of the two would show what one site sent.
+            UserError: If this site is not in the sum, or too few sites are, or another sum with which it
+                could be compared was unmasked already: the difference of the two would show what one site sent.
         """
         encrypted, session, arrived = get_shares(content)
         keys = self._memory.keys.get(session.hex())
         if keys is None:
             raise UserError("The coordinator asks for masks of a sum that this site took no part in.")
-        if arrived != sorted(set(arrived) & keys.keys()) or len(arrived) < majority(len(keys)):
+        if arrived != sorted(set(arrived) & keys.keys()) or len(arrived) < max(majority(len(keys)), fewest):
             raise UserError("The coordinator asks for masks of a sum of too few sites.")
-        purpose = self._memory.purposes[session.hex()]
-        if self._memory.revealed.get(purpose, arrived) != arrived:
-            raise UserError(f"The coordinator asks for another sum for {purpose}, of other sites than before.")
-        opened = {client: self._open(encrypted.get(client, b""), client, session, keys) for client in arrived}
-        if purpose not in self._memory.revealed:
-            self._memory.revealed[purpose] = arrived
-            self._save()  # before it leaves
+        if self.client not in arrived:
+            raise UserError("The coordinator asks for masks of a sum that this site is left out of.")
+        memory, name = self._memory, session.hex()
+        purpose, context = memory.purposes[name], bytes.fromhex(memory.contexts[name])
+        memory.check_question(purpose, memory.questions[name])
+        memory.check_sites(purpose, arrived, same_sites)
+        opened = {client: self._open(encrypted.get(client, b""), client, context, keys) for client in arrived}
+        if purpose not in memory.revealed:
+            memory.revealed[purpose], memory.answered[purpose] = arrived, memory.questions[name]
+            self._save_memory()  # before it leaves
         places = sorted(keys)
         wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
         found = {
@@ -163,15 +200,13 @@ class SiteMasks:
             for path in self._folder.glob("*"):
                 path.unlink()
 
-    def _seed(self, client: int, session: MaskSession) -> bytes:
-        if client == self.client:
-            return self._key.own_seed(session.name)
-        return self._key.pair_seed(session.key_of(client), session.name)
+    def _seed(self, peer: Peer, context: bytes) -> bytes:
+        return self._key.own_seed(context) if peer.client == self.client else self._key.pair_seed(peer.key, context)
 
-    def _open(self, text: bytes, sender: int, session: bytes, keys: Mapping[int, str]) -> list[bytes] | None:
+    def _open(self, text: bytes, sender: int, context: bytes, keys: Mapping[int, str]) -> list[bytes] | None:
         """Return the shares that a site encrypted for this one; None where they cannot be read."""
         try:
-            return cut(self._key.decrypt(bytes.fromhex(keys[sender]), session, text), len(keys))
+            return cut(self._key.decrypt(bytes.fromhex(keys[sender]), context, text), len(keys))
         except (InvalidTag, ValueError):
             return None
 
@@ -194,16 +229,17 @@ class SiteMasks:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise UserError(f"A file in {self._folder} is damaged ({error}).", "another --out") from error
 
-    def _save(self) -> None:
-        """Write the newest message, then the memory, so that a message that the memory knows is always there."""
-        if self._folder is None:
+    def _save_reply(self) -> None:
+        if self._folder is None or self._reply is None:
             return
-        if self._reply is not None:
-            form = self._reply.form
-            facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
-            shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
-            facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
-            vector = {"vector": torch.from_numpy(self._reply.vector)}
-            raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
-            atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
-        atomic.atomic_write(self._folder / "memory.json", json.dumps(vars(self._memory)), 0o600)
+        form = self._reply.form
+        facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
+        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
+        facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
+        vector = {"vector": torch.from_numpy(self._reply.vector)}
+        raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
+        atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
+
+    def _save_memory(self) -> None:
+        if self._folder is not None:
+            atomic.atomic_write(self._folder / "memory.json", json.dumps(vars(self._memory)), 0o600)

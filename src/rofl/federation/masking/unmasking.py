@@ -10,15 +10,13 @@ from flwr.app import RecordDict
 
 from rofl.federation.masking.mask_messages import MaskedSums, from_vector, get_shares, put_shares
 from rofl.federation.masking.mask_stream import add_mask
-from rofl.federation.masking.peers import MaskSession, Peer
+from rofl.federation.masking.peers import NAME_BYTES, MaskSession, Peer
 from rofl.federation.masking.seed_shares import combine_shares, cut
-
-_NAME_BYTES = 16
 
 
 def new_session(peers: Sequence[Peer]) -> MaskSession:
     """Return a session for a sum over some sites, with a name that no other session has."""
-    return MaskSession(secrets.token_bytes(_NAME_BYTES), tuple(sorted(peers, key=lambda peer: peer.client)))
+    return MaskSession(secrets.token_bytes(NAME_BYTES), tuple(sorted(peers, key=lambda peer: peer.client)))
 
 
 @dataclass

@@ -1,0 +1,46 @@
+"""What the coordinator asks for a sum, as one hash.
+
+Sites make their masks of it. So the sum can be unmasked only if all of them were asked the same: a coordinator could
+otherwise send a model from which the others learn nothing, and the sum would be one site's update (Pasquini et al.
+2022, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency", arXiv 2111.07380).
+"""
+
+from dataclasses import replace
+from hashlib import sha256
+
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from rofl.core.tensors import digest
+from rofl.federation.masking.mask_messages import get_session
+from rofl.federation.masking.peers import MaskSession
+from rofl.federation.noise_records import FACTS, MATRIX
+from rofl.federation.protocol import RoundRequest
+from rofl.methods.base import ServerState
+
+
+def read_session(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> MaskSession | None:
+    """Return the session of masks of a request, with what is asked; None where it asks for sums without masks.
+
+    Args:
+        content: The message.
+        request: Its request.
+        server_state: Its model.
+
+    Raises:
+        ValueError: If its session cannot be read.
+    """
+    session = get_session(content)
+    return session and replace(session, question=_question(content, request, server_state))
+
+
+def _question(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> bytes:
+    """Return the hash of a request without what is a site's own: its client state, and the session of masks."""
+    sha = sha256(digest(server_state.model, server_state.aux).encode() if server_state else b"")
+    sha.update(repr((request.settings, request.index, request.cautious)).encode())
+    facts, arrays = content.get(FACTS), content.get(MATRIX)
+    if isinstance(facts, ConfigRecord):
+        sha.update(repr(sorted(facts.items())).encode())
+    if isinstance(arrays, ArrayRecord):
+        for name, array in sorted(arrays.items()):
+            sha.update(repr((name, array.dtype, tuple(array.shape), array.stype)).encode() + array.data)
+    return sha.digest()
