@@ -28,11 +28,11 @@ def test_a_removed_run_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     assert len(list((tmp_path / "run" / "suspects").iterdir())) == 4
 
 
-def test_a_folder_with_other_things_in_it_is_in_the_way(tmp_path: Path) -> None:
+def test_a_folder_with_other_things_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match="in the way"):
+    with pytest.raises(UserError, match="exists and is not an empty folder"):
         rofl.run(tiny(), tmp_path, workers=0)
-    with pytest.raises(UserError, match="in the way"):
+    with pytest.raises(UserError, match="exists and is not an empty folder"):
         rofl.run(tiny(), tmp_path / "thesis.tex", workers=0)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["years of work"]
 

@@ -82,7 +82,7 @@ def falls_short(agreement: float, best: float, samples: int) -> bool:
     return best - agreement > max(_SMALLEST_FALL, _DEVIATIONS * error)
 
 
-def describe_cliff(newest: HeldOut, good: Sequence[HeldOut]) -> str:
+def describe_drop(newest: HeldOut, good: Sequence[HeldOut]) -> str:
     """Return how far an evaluation lies below those of the last good rounds, as the end of a sentence.
 
     Args:

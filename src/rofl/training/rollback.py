@@ -1,12 +1,12 @@
 """Undo rounds that went wrong; find the client that corrupted them, and exclude it for some rounds.
 
-All of it is a function of the records of rounds, so that a resumed run decides as one that was not interrupted.
+All decisions are a function of the records of rounds, so that a resumed run makes the same ones.
 
-Where the server sees single updates, the one that lies farthest from the others is set aside. Under masks it does not,
-and looks for the suspect by leaving out clients in turn, half of those that may be it at a time, as far as enough are
-left for masks: if a round is good without some clients, the suspect is among them. A first fall of agreement is only
-repeated with everybody, so that nobody is blamed for what happens once; a sum that no honest clients can have sent is
-searched for at once, and so is a fall in a round with a client that was set aside before.
+Where the server sees single updates, the client whose update is the farthest outlier is set aside. Under masks the
+server sees sums only, and finds the suspect by bisection: it leaves out half of the candidates at a time, as far as
+enough clients are left for masks; if the round is good without them, the suspect is among them. After a first drop of
+agreement the round is repeated with all clients, since it may have been chance. The search begins at once where no
+honest clients can have sent a sum, and where a client that was set aside before took part.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from rofl.config.schema import Experiment
 from rofl.methods.base import ServerState
-from rofl.training.guard import GuardEvent, describe_cliff
+from rofl.training.guard import GuardEvent, describe_drop
 from rofl.training.held_out import HeldOut
 from rofl.training.records import RoundRecord
 
@@ -32,13 +32,13 @@ class Rollback:
 
     Attributes:
         bad: how many rounds in a row went wrong by now.
-        spoilt: how many of them made a model that was discarded; the others had no usable sum.
+        discarded: how many of them made a model that was discarded; the others had no usable sum.
         stop_reason: why the run cannot go on, in one sentence; empty while it can.
     """
 
     def __init__(self, experiment: Experiment, names: Mapping[int, str] | None = None) -> None:
         self.experiment, self.names = experiment, dict(names or {})
-        self.bad = self.spoilt = 0
+        self.bad = self.discarded = 0
         self.stop_reason = ""
         self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
         self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
@@ -71,9 +71,9 @@ class Rollback:
                     return f"{name!r} is not finite"
                 if name.endswith("running_var") and bool((value < -1e-3).any()):
                     return f"{name!r} is negative"
-        cliff = "" if record.held_out is None else describe_cliff(record.held_out, self._good)
+        drop = "" if record.held_out is None else describe_drop(record.held_out, self._good)
         may_search = len(self._left(record.round)) > self._least or bool(self._trial)
-        return cliff or (_describe_objections(record) if self._listens and may_search else "")
+        return drop or (_describe_objections(record) if self._listens and may_search else "")
 
     def observe(self, record: RoundRecord) -> RoundRecord:
         """Take in the record of a round, in order; return it with what follows among its warnings."""
@@ -83,12 +83,12 @@ class Rollback:
         if record.rolled_back:
             self._reason = record.rolled_back
             self.bad += 1
-            self.spoilt += not record.nobody_left
+            self.discarded += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
         else:
             events += self._narrow(record.round)
-            self.bad = self.spoilt = 0
+            self.bad = self.discarded = 0
             if record.held_out is not None:
                 self._good.append(record.held_out)
         return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record

@@ -146,7 +146,7 @@ class RunProgress:
             self.good = [*self.good, BestModel(record.round, server_state)][-KEPT:]
             return record, server_state
         # further back every other time: what was taken for good may not have been, unless the round changed nothing
-        restored = self.good[-min(1 + self.rollback.spoilt // 2, len(self.good))]
+        restored = self.good[-min(1 + self.rollback.discarded // 2, len(self.good))]
         update = {"rolled_back": reason, "restored": restored.round}
         return record.model_copy(update=update), restored.server_state
 
