@@ -36,7 +36,7 @@ def believed(
     accuracy: float = 0.5,
 ) -> ServerState:
     """The state with a noise model of this temperature, belief, gap, highest rate and accuracy."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, temperature])
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy])
     model = NoiseModel(noise.symmetric(toy.CLASSES, 0.2).float(), torch.zeros(toy.CLASSES), numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -236,47 +236,52 @@ def test_a_client_with_classes_of_its_own_trains_with_shifted_logits(shifted: bo
 
 
 def test_centroids_are_means_weighted_by_the_posterior_of_a_slow_twin() -> None:
-    """In round 3, of two samples a class: what the client sends of Eq. 12, number by number."""
+    """In round 3: what the client sends of Eq. 12, number by number."""
     net, ctx, data = toy.network(width=0.06), RoundContext(3, toy.SEED, client=0), toy.noisy(range(12))
     start = believed(PLUS.init(net), temperature=1.4)
     start.aux["noise/prior"].copy_(data.class_counts() / len(data))
     with torch.no_grad():
-        features = net.eval()(data.inputs(slice(None)))[1]  # (12, d)
+        logits, features = net.eval()(data.inputs(slice(None)))  # (12, K), (12, d)
     start.aux["centroids"].copy_(
         torch.randn(toy.CLASSES, features.shape[1], generator=torch.Generator().manual_seed(4))
     )
-    update, state = run_client(PLUS, net, start, {}, data, ctx)
+    update, _ = run_client(PLUS, net, start, {}, data, ctx)
     matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()
     shifts = naive.log_odds_of_classes(data.class_counts().tolist(), start.aux["noise/prior"].tolist())
     weights = []
-    for row, label in zip(features.tolist(), data.labels.tolist(), strict=True):
-        log_p = naive.log_probs_by_centroids(row, start.aux["centroids"].tolist())
-        log_p = [value + shift for value, shift in zip(log_p, shifts, strict=True)]
+    for row, label in zip(logits.log_softmax(dim=1).tolist(), data.labels.tolist(), strict=True):
+        log_p = [value + shift for value, shift in zip(row, shifts, strict=True)]
         weights.append(naive.class_posterior(log_p, label, 1.4, matrix))
     means = naive.weighted_class_means(features.tolist(), weights)
     for k, mean in enumerate(means):
         weight = eq.sim(start.aux["centroids"][k].tolist(), mean) if k in data.labels.tolist() else 0.0
         assert float(update.aux["similarity"][k]) == pytest.approx(weight, abs=1e-3)
         assert update.aux["centroids"][k].tolist() == pytest.approx([weight * value for value in mean], abs=1e-3)
-    assert state["centroid_history"].shape == (12, toy.CLASSES)
 
 
 @pytest.mark.parametrize(
-    ("method", "skewed", "kept"),
-    [(PLUS, False, True), (PLUS, True, False), (replace(PLUS, noise_from="classifier"), False, False)],
+    ("method", "own_classes", "used"),
+    [(PLUS, False, False), (PLUS, True, True), (replace(PLUS, centroid_judge=False), True, False)],
 )
-def test_centroids_say_how_labels_are_wrong_unless_a_client_has_classes_of_its_own(
-    method: RoflPlus, skewed: bool, kept: bool
+def test_a_client_with_classes_of_its_own_is_judged_by_the_centroids_too(
+    method: RoflPlus, own_classes: bool, used: bool
 ) -> None:
     net, data = toy.network(), CLIENTS[0]
     start = believed(method.init(net))
-    start.aux["noise/prior"].copy_(data.class_counts() / len(data))
+    counts = data.class_counts().tolist()
+    prior = torch.eye(toy.CLASSES)[0] if own_classes else data.class_counts() / len(data)
+    start.aux["noise/prior"].copy_(prior)
     start.aux["centroids"].copy_(torch.randn(start.aux["centroids"].shape, generator=torch.Generator().manual_seed(4)))
-    if skewed:
-        start.aux["noise/prior"].copy_(torch.eye(toy.CLASSES)[0])
+    with torch.no_grad():
+        logits, features = net.eval()(data.inputs(slice(None)))
     _, state = run_client(method, net, start, {}, data, RoundContext(2, toy.SEED, client=0))
-    assert "history" in state
-    assert ("centroid_history" in state) is kept
+    shift = naive.log_odds_of_classes(counts, prior.tolist())
+    rows = zip(state["history"].tolist(), logits.log_softmax(dim=1).tolist(), features.tolist(), strict=True)
+    for found, by_model, feature in rows:
+        by_centroids = naive.log_probs_by_centroids(feature, start.aux["centroids"].tolist())
+        judged = [(a + b) / 2 for a, b in zip(by_model, by_centroids, strict=True)] if used else by_model
+        expected = naive.softened([a + b for a, b in zip(judged, shift, strict=True)], 1.0)
+        assert [math.exp(value) for value in found] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["lambda_cen", "lambda_e"])
@@ -301,7 +306,7 @@ def test_the_noise_model_finds_rate_and_pattern_of_the_noise(kind: str, rate: fl
         agreed = float((log_probs.argmax(dim=1) == labels).sum())
         sums = {
             **NoiseModel.zero_sums(classes),
-            **model.evidence(log_probs, log_probs, labels),
+            **model.evidence(log_probs, labels),
             "fit/labels": labels.bincount(minlength=classes).float(),
             "fit/agreement": torch.tensor([agreed, samples, agreed, samples]),
         }

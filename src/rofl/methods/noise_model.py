@@ -24,8 +24,7 @@ _NO_GAP = 0.2  # share of the disagreements that a client's training may remove 
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
-# places in `noise/numbers`
-_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _CENTROID_TEMPERATURE = range(8)
+_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY = range(7)  # places in `noise/numbers`
 
 
 def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
@@ -109,14 +108,13 @@ class NoiseModel:
 
     matrix: Tensor  # (K, K) Q as the last rounds' labels give it
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (8,) temperature, belief, gap, samples of the last round, rate, highest rate so far, accuracy,
-    # and the temperature of the probabilities by centroids
+    numbers: Tensor  # (7,) temperature, belief, gap, samples of the last round, rate, highest rate so far, accuracy
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
         """Return the model before the first round, which believes no prediction."""
-        numbers = torch.zeros(8)
-        numbers[_TEMPERATURE] = numbers[_CENTROID_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
+        numbers = torch.zeros(7)
+        numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         return NoiseModel(noise.symmetric(classes, _FIRST_RATE).float(), torch.zeros(classes), numbers)
 
     @staticmethod
@@ -134,7 +132,6 @@ class NoiseModel:
         temperatures, rates = len(noise_fit.TEMPERATURES), len(noise_fit.RATES)
         return {
             "fit/temperature": torch.zeros(temperatures),
-            "fit/centroid_temperature": torch.zeros(temperatures),
             "fit/rate": torch.zeros(temperatures, rates),
             "fit/confidence": torch.zeros(temperatures),
             "fit/counts": torch.zeros(classes, classes),
@@ -184,35 +181,26 @@ class NoiseModel:
             log_probs: (n, K) by a model that has not learnt these labels.
             labels: (n,) as given.
         """
-        return self._posterior(log_probs, labels, _TEMPERATURE, self.noise_matrix)
+        probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
+        return noise_posterior.label_posterior(labels, probabilities, self.noise_matrix)
 
-    def centroid_posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
-        """Return what `posterior` does, for log-probabilities by similarity to centroids (n, K)."""
-        return self._posterior(log_probs, labels, _CENTROID_TEMPERATURE, self.noise_matrix)
-
-    def evidence(self, log_probs: Tensor, by_centroids: Tensor, labels: Tensor) -> Tensors:
+    def evidence(self, log_probs: Tensor, labels: Tensor) -> Tensors:
         """Return what a client's samples say about the noise, as sums in float32.
 
         Args:
-            log_probs: (n, K) by the model; the sums say how far it can be believed.
-            by_centroids: (n, K) log-probabilities by similarity to centroids; the sums say how labels are wrong.
+            log_probs: (n, K) by a model that has not learnt these labels.
             labels: (n,) as given.
         """
+        probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
         by_label = torch.zeros_like(self.matrix, dtype=torch.float64)  # (K, K) label by class
-        by_label.index_add_(0, labels, self._posterior(by_centroids, labels, _CENTROID_TEMPERATURE, self.matrix))
+        by_label.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
         sums = {
             "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.noise_matrix),
-            "fit/centroid_temperature": noise_fit.temperature_likelihoods(by_centroids, labels, self.noise_matrix),
-            "fit/rate": noise_fit.symmetric_likelihoods(by_centroids, labels),
+            "fit/rate": noise_fit.symmetric_likelihoods(log_probs, labels),
             "fit/confidence": noise_fit.confidences(log_probs),
             "fit/counts": by_label.T.contiguous(),  # (K, K) class by label
         }
         return {name: value.float() for name, value in sums.items()}
-
-    def _posterior(self, log_probs: Tensor, labels: Tensor, place: int, matrix: Tensor) -> Tensor:
-        """Return P(class | image, label), (n, K), at the temperature of this place in `numbers`."""
-        probabilities = noise_fit.tempered(log_probs, float(self.numbers[place]))
-        return noise_posterior.label_posterior(labels, probabilities, matrix)
 
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
@@ -238,8 +226,6 @@ class NoiseModel:
         found = noise_fit.best_rate(sums["fit/rate"])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        centroid_place = noise_fit.best_temperature(sums["fit/centroid_temperature"])
-        numbers[_CENTROID_TEMPERATURE] = noise_fit.TEMPERATURES[centroid_place]
         numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][place]) / judged))
         deserved = deserved_belief(float(numbers[_ACCURACY]), classes, caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)

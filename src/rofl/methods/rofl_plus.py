@@ -28,10 +28,10 @@ from rofl.models import Network
 
 _NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
 _OWN = "own/"  # prefix in a client's state of its weights of the last round
-_BY_MODEL, _BY_CENTROIDS = "history", "centroid_history"  # keys there of past log-probabilities of its samples
+_HISTORY = "history"  # key there of past log-probabilities of its samples
 _HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
 _MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
-_MAX_SKEW = 0.25  # of a client whose centroids are trusted: elsewhere a class may have few right labels, or none
+_SKEWED = 0.25  # distance of label frequencies from which a client counts as one with classes of its own
 _LOST_SAMPLES = 1.0  # added to each class of a client's labels before their shares are taken
 
 
@@ -77,15 +77,17 @@ def prior_shift(counts: Tensor, prior: Tensor) -> Tensor:
 
 
 def class_skew(counts: Tensor, prior: Tensor) -> float:
-    """Return how far a client's classes are from everybody's: the total variation distance, 0 to 1.
+    """Return how far a client's classes are from everybody's: the total variation distance; 0 if nobody knows yet.
 
     Args:
         counts: (K,) labels of this client.
-        prior: (K,) the share of each label over all clients.
+        prior: (K,) the share of each label over all clients; zeros where nobody knows yet.
 
     >>> class_skew(torch.tensor([3, 1]), torch.tensor([0.5, 0.5]))
     0.25
     """
+    if not bool(prior.any()):
+        return 0.0
     return float((counts / counts.sum().clamp(min=1) - prior).abs().sum()) / 2
 
 
@@ -95,15 +97,14 @@ class RoflPlus(Rofl):
 
     The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
     Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
-    global model without the client's own part in it; how far this model is believed is fitted to the given labels in
-    every round from sums over clients. How labels are wrong is fitted to the similarities to the class-wise centroids,
-    which are means over all clients and learn no label by heart, unless a client has classes of its own. Corrected
-    labels are sharpened where the model is nearly always right, so that it does not learn what is left of wrong ones.
-    Where clients learn labels by heart, a memory of each sample's predictions resists. Clients whose classes are not as
-    frequent as elsewhere train with logits that are shifted accordingly. Towards the end the server takes shorter
-    steps, which averages over rounds.
+    global model without the client's own part in it; how far this model is believed, and how labels are wrong, is
+    fitted to the given labels in every round from sums over clients. Corrected labels are sharpened where the model
+    is nearly always right, so that it does not learn what is left of wrong ones. Where clients learn labels by heart,
+    a memory of each sample's predictions resists. A client with classes of its own judges its samples by their
+    similarity to the class-wise centroids, too, and trains with logits that are shifted by how frequent its classes
+    are. Towards the end the server takes shorter steps, which averages over rounds.
 
-    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the histories of its samples'
+    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the history of its samples'
     predictions, and its own weights of the last round. None of these leave the client.
     """
 
@@ -115,8 +116,8 @@ class RoflPlus(Rofl):
     caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
     sharpness: Annotated[float, Field(ge=1, le=8)] = 2.0  # power of corrected labels where the model is nearly right
     leave_one_out: bool = True  # judge a client's samples without its own part in the model
-    noise_from: Literal["centroids", "classifier"] = "centroids"  # whose probabilities say how labels are wrong
-    logit_adjustment: bool = True  # train with logits shifted by how frequent classes are at the client
+    centroid_judge: bool = True  # clients with classes of their own: judge their samples by the centroids, too ...
+    logit_adjustment: bool = True  # ... and train with logits shifted by how frequent classes are there
     memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
     server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
@@ -152,15 +153,19 @@ class RoflPlus(Rofl):
             return super().client_update(net, server_state, client_state, data, ctx)
         noise_model = NoiseModel.read(server_state.aux)
         lambda_memory = self.memory * noise_model.resistance
+        skewed = class_skew(data.class_counts(), noise_model.prior) > _SKEWED
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
-        history, aux = self._collect_evidence(server_state, client_state, logits, features, data, ctx)
+        if skewed and self.centroid_judge:
+            by_centroids = c.centroid_log_probs(features, server_state.aux["centroids"])  # (n, K)
+            logits = (logits.log_softmax(dim=1) + by_centroids) / 2
+        history, aux = self._collect_evidence(noise_model, client_state, logits, data, ctx)
         targets = self._targets(noise_model, history, data)  # (n, K)
-        aux |= self._centroid_sums(server_state, history, features, targets, data)
-        confident = self._confident_samples(server_state, features, targets, data)  # (n,)
+        aux |= self._centroid_sums(server_state, history, features, data)
+        confident = self._confident_samples(server_state, features, data)  # (n,)
         if self.tau == "auto":
             aux[UNCONFIDENT] = torch.stack([~confident, torch.ones_like(confident)]).sum(dim=1).to(features.dtype)
         memory = client_state.get("memory", torch.zeros_like(logits)).clone()  # (n, K)
-        shift = prior_shift(data.class_counts(), noise_model.prior) * self.logit_adjustment  # (K,)
+        shift = prior_shift(data.class_counts(), noise_model.prior) * (skewed and self.logit_adjustment)  # (K,)
         optimizer = self.optimizer(net, ctx)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         sums, agreed = MetricSums(), list[Tensor]()
@@ -223,73 +228,48 @@ class RoflPlus(Rofl):
         return judged
 
     def _collect_evidence(
-        self,
-        server_state: ServerState,
-        client_state: Tensors,
-        logits: Tensor,
-        features: Tensor,
-        data: ClientDataset,
-        ctx: RoundContext,
+        self, noise_model: NoiseModel, client_state: Tensors, logits: Tensor, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Tensors, Tensors]:
-        """Return the client's histories of predictions, and what it sends about the noise.
-
-        Args:
-            server_state: what the server broadcast.
-            client_state: of the client's last round.
-            logits: (n, K) by the judging model.
-            features: (n, d) by the judging model.
-            data: the client's samples.
-            ctx: the round.
-        """
-        noise_model, counts = NoiseModel.read(server_state.aux), data.class_counts()
+        """Return the client's new state with the history of predictions, and what it sends about the noise."""
         sums = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
-        sums["fit/labels"] = counts.to(logits.dtype)
+        sums["fit/labels"] = data.class_counts().to(logits.dtype)
         state = {"round": torch.tensor([ctx.index])}
         if ctx.index == 1:  # nothing is learnt yet
             return state, sums
-        judged = {_BY_MODEL: logits}
-        if self.noise_from == "centroids" and class_skew(counts, noise_model.prior) <= _MAX_SKEW:
-            judged[_BY_CENTROIDS] = c.centroid_log_probs(features, server_state.aux["centroids"])
-        shift = prior_shift(counts, noise_model.prior)  # (K,)
-        for name, scores in judged.items():
-            log_probs = (scores.log_softmax(dim=1) + shift).log_softmax(dim=1)  # (n, K)
-            state[name] = torch.lerp(log_probs, client_state.get(name, log_probs), _HISTORY_MOMENTUM)
-        by_centroids = state.get(_BY_CENTROIDS, state[_BY_MODEL])
-        sums |= noise_model.evidence(state[_BY_MODEL], by_centroids, data.labels)
+        shift = prior_shift(data.class_counts(), noise_model.prior)  # (K,)
+        log_probs = (logits.log_softmax(dim=1) + shift).log_softmax(dim=1)  # (n, K)
+        state[_HISTORY] = torch.lerp(log_probs, client_state.get(_HISTORY, log_probs), _HISTORY_MOMENTUM)
+        sums |= noise_model.evidence(state[_HISTORY], data.labels)
         sums["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
         sums["fit/agreement"][1] = len(data)
         return state, sums
 
     def _centroid_sums(
-        self, server_state: ServerState, history: Tensors, features: Tensor, targets: Tensor, data: ClientDataset
+        self, server_state: ServerState, history: Tensors, features: Tensor, data: ClientDataset
     ) -> Tensors:
         """Return the summands of Eq. 11 and 12; each sample counts for a class as far as it is probable.
 
         Args:
             server_state: what the server broadcast.
-            history: of the client's predictions; where there is none yet, the targets count.
+            history: of the client's predictions; where there is none yet, labels count as given.
             features: (n, d) by the judging model.
-            targets: (n, K).
             data: the client's samples.
         """
         stored = server_state.aux["centroids"]  # (K, d) f_G
-        weights = targets  # (n, K)
-        if _BY_CENTROIDS in history:
-            noise_model = NoiseModel.read(server_state.aux)
-            weights = noise_model.centroid_posterior(history[_BY_CENTROIDS], data.labels).to(features.dtype)
-        means, counts = c.weighted_means(features, weights)  # (K, d), (K,)
+        if _HISTORY in history:
+            weights = NoiseModel.read(server_state.aux).posterior(history[_HISTORY], data.labels)  # (n, K)
+        else:
+            weights = one_hot(data.labels, data.classes)
+        means, counts = c.weighted_means(features, weights.to(features.dtype))  # (K, d), (K,)
         local = torch.where((counts > 0).unsqueeze(1), means, stored)
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
         return {"centroids": weighted, "similarity": similarity}
 
-    def _confident_samples(
-        self, server_state: ServerState, features: Tensor, targets: Tensor, data: ClientDataset
-    ) -> Tensor:
+    def _confident_samples(self, server_state: ServerState, features: Tensor, data: ClientDataset) -> Tensor:
         """Return the mask of Eq. 7, (n,), by the global centroids; by the client's own means where there are none."""
         stored = server_state.aux["centroids"]
-        means, _ = c.weighted_means(features, targets)
-        centroids = torch.where(c.has_centroid(stored).unsqueeze(1), stored, means)
-        return self._confident(features, data.labels, centroids)
+        means, _ = c.class_means(features, data.labels, data.classes)
+        return self._confident(features, data.labels, torch.where(c.has_centroid(stored).unsqueeze(1), stored, means))
 
     def _paper_terms(
         self,
@@ -319,10 +299,10 @@ class RoflPlus(Rofl):
     def _targets(self, noise_model: NoiseModel, history: Tensors, data: ClientDataset) -> Tensor:
         """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed."""
         given = one_hot(data.labels, data.classes).to(noise_model.matrix.dtype)  # (n, K)
-        if not self.correct or _BY_MODEL not in history:
+        if not self.correct or _HISTORY not in history:
             return given
         power = sharpening_power(noise_model.accuracy, data.classes, self.sharpness)
-        posterior = sharpen(noise_model.posterior(history[_BY_MODEL], data.labels), power)  # (n, K)
+        posterior = sharpen(noise_model.posterior(history[_HISTORY], data.labels), power)  # (n, K)
         return torch.lerp(given, posterior.to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
