@@ -88,7 +88,7 @@ def _saved_model_card(groups: Sequence[Group]) -> AccuracyCard | None:
     """Return the card of a single run whose best model was saved: its figure is that model's; else None."""
     first = groups[0]
     summary = first.runs[0].summary
-    if len(groups) > 1 or not _saved_model(first):
+    if len(groups) > 1 or not _saved_model(first) or summary.model_accuracy is None:
         return None
     mean = formatting.with_spread([summary.test_accuracy], formatting.per_cent)
     notes = [
