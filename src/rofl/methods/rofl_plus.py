@@ -1,6 +1,6 @@
 """rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
 
-docs/decisions/0015-labels-by-bayes-rule.md and 0017-noise-by-centroids.md have the reasons and the measurements. The
+docs/decisions/0015-labels-by-bayes-rule.md and 0017-skewed-clients.md have the reasons and the measurements. The
 memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes
 beyond the paper follow from sums over clients.
 """
