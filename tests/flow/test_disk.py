@@ -76,11 +76,12 @@ def test_a_full_disk_and_a_read_only_one(disk: Path) -> None:
         rofl.run(experiment, run, workers=0, listener=fill)
     filler.unlink()
     remount(disk, "ro")
-    for arguments in (("resume", "run"), ("run", "digits", "--set", "rounds=1", "--out", "new")):
+    new = ("run", "digits", "--set", "rounds=1", "--out", "new")
+    for arguments, why in ((("resume", "run"), " (Read-only file system)"), (new, f": {disk} is read-only.")):
         done = command(*arguments, "--workers", "0", cwd=disk)
         assert done.returncode == 2
         said = " ".join(done.stderr.split())
-        assert "cannot be written (Read-only file system)" in said
+        assert f"cannot be written{why}" in said
         assert "Traceback" not in said
     remount(disk, "rw")
     rofl.resume(run, workers=0)

@@ -244,7 +244,7 @@ def image_readers(place: Path) -> dict[str, Reader]:
 def masked_site(folder: Path) -> Path:
     """A site that has sent one masked sum, as it would after a restart."""
     sites = [SiteMasks(0, folder), SiteMasks(1), SiteMasks(2)]
-    session = MaskSession(b"session of this sum", tuple(Peer(each.client, each.public) for each in sites))
+    session = MaskSession(b"a sum of 16 byte", tuple(Peer(each.client, each.public) for each in sites))
     sites[0].mask(put_sums(RecordDict(), {"weight": 1.0}), session, "train 1")
     return folder
 

@@ -263,7 +263,7 @@ class RoflPlus(Rofl):
         means, counts = c.weighted_means(features, weights.to(features.dtype))  # (K, d), (K,)
         local = torch.where((counts > 0).unsqueeze(1), means, stored)
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        return {"centroids": weighted, "similarity": similarity}
+        return {"centroids": weighted.where(similarity > 0, 0.0), "similarity": similarity}  # 0.0: never -0.0
 
     def _confident_samples(self, server_state: ServerState, features: Tensor, data: ClientDataset) -> Tensor:
         """Return the mask of Eq. 7, (n,), by the global centroids; by the client's own means where there are none."""

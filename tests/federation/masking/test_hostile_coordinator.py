@@ -81,7 +81,7 @@ def test_masks_are_not_used_twice_by_names_that_differ_in_zeros() -> None:
     masks = sites()
     peers = session_of(masks).peers
     for name in (b"x" * 15, b"x" * 15 + b"\0\0", b"", b"x" * 64):
-        with pytest.raises(UserError, match="The coordinator's name for a sum is none"):
+        with pytest.raises(UserError, match=r"The coordinator names a sum by \d+ bytes, not 16\."):
             masks[0].mask(sums(), MaskSession(name, peers), "train 1")
     session = MaskSession(b"x" * 16, peers)
     contexts = [

@@ -106,7 +106,7 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
     """
     keys = {peer.key for peer in session.peers}
     if len(session.name) != NAME_BYTES:
-        raise UserError("The coordinator's name for a sum is none.")
+        raise UserError(f"The coordinator names a sum by {len(session.name)} bytes, not {NAME_BYTES}.")
     if len(session.peers) < FEWEST:
         raise UserError(f"A sum of {len(session.peers)} sites protects no single one: there must be {FEWEST}.")
     if session.clients != sorted(set(session.clients)) or len(keys) != len(session.peers):
