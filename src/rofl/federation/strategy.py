@@ -4,8 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp import Grid, strategy
 
 from rofl.config.schema import Experiment
 from rofl.federation.messaging import error_reason
@@ -19,7 +18,7 @@ from rofl.simulation.rounds import RoundResult
 _log = logging.getLogger("flwr")  # Flower's own logger, so that its programs show our lines
 
 
-class MethodStrategy(Strategy):
+class MethodStrategy(strategy.Strategy):
     """A Flower strategy that trains with one of our methods.
 
     It sends the weights and whatever else the method sends (the centroids of rofl), checks every reply, and adds the

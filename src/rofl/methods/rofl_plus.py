@@ -159,8 +159,10 @@ class RoflPlus(Rofl):
             by_centroids = c.centroid_log_probs(features, server_state.aux["centroids"])  # (n, K)
             logits = (logits.log_softmax(dim=1) + by_centroids) / 2
         history, aux = self._collect_evidence(noise_model, client_state, logits, data, ctx)
-        targets = self._targets(noise_model, history, data)  # (n, K)
-        aux |= self._centroid_sums(server_state, history, features, data)
+        given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
+        posterior = noise_model.posterior(history[_HISTORY], data.labels) if _HISTORY in history else given  # (n, K)
+        targets = self._targets(noise_model, given, posterior)  # (n, K)
+        aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
         confident = self._confident_samples(server_state, features, data)  # (n,)
         if self.tau == "auto":
             aux[UNCONFIDENT] = torch.stack([~confident, torch.ones_like(confident)]).sum(dim=1).to(features.dtype)
@@ -245,22 +247,18 @@ class RoflPlus(Rofl):
         return state, sums
 
     def _centroid_sums(
-        self, server_state: ServerState, history: Tensors, features: Tensor, data: ClientDataset
+        self, server_state: ServerState, features: Tensor, posterior: Tensor, data: ClientDataset
     ) -> Tensors:
         """Return the summands of Eq. 11 and 12; each sample counts for a class as far as it is probable.
 
         Args:
             server_state: what the server broadcast.
-            history: of the client's predictions; where there is none yet, labels count as given.
             features: (n, d) by the judging model.
+            posterior: (n, K) the probabilities of the classes.
             data: the client's samples.
         """
         stored = server_state.aux["centroids"]  # (K, d) f_G
-        if _HISTORY in history:
-            weights = NoiseModel.read(server_state.aux).posterior(history[_HISTORY], data.labels)  # (n, K)
-        else:
-            weights = one_hot(data.labels, data.classes)
-        means, counts = c.weighted_means(features, weights.to(features.dtype))  # (K, d), (K,)
+        means, counts = c.weighted_means(features, posterior)  # (K, d), (K,)
         local = torch.where((counts > 0).unsqueeze(1), means, stored)
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
         return {"centroids": weighted.where(similarity > 0, 0.0), "similarity": similarity}  # 0.0: never -0.0
@@ -296,14 +294,18 @@ class RoflPlus(Rofl):
         l_cen = losses.centroid(features, server_state.aux["centroids"], labels, mask, self.cen_form)  # Eq. 5
         return lambda_cen * l_cen + self.lambda_e * losses.entropy(log_probs).mean()
 
-    def _targets(self, noise_model: NoiseModel, history: Tensors, data: ClientDataset) -> Tensor:
-        """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed."""
-        given = one_hot(data.labels, data.classes).to(noise_model.matrix.dtype)  # (n, K)
-        if not self.correct or _HISTORY not in history:
+    def _targets(self, noise_model: NoiseModel, given: Tensor, posterior: Tensor) -> Tensor:
+        """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed.
+
+        Args:
+            noise_model: of the last round.
+            given: (n, K) the labels, one-hot.
+            posterior: (n, K) the probabilities of the classes; the labels again in the first round.
+        """
+        if not self.correct:
             return given
-        power = sharpening_power(noise_model.accuracy, data.classes, self.sharpness)
-        posterior = sharpen(noise_model.posterior(history[_HISTORY], data.labels), power)  # (n, K)
-        return torch.lerp(given, posterior.to(given.dtype), noise_model.correction)
+        power = sharpening_power(noise_model.accuracy, given.shape[1], self.sharpness)
+        return torch.lerp(given, sharpen(posterior, power).to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
         """Return the server's step: 1 at first, then falling linearly to `server_step`, less so at little belief."""

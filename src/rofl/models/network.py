@@ -2,6 +2,7 @@
 
 import copy
 import os
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from typing import Self
 
@@ -13,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from rofl.core.tensors import Tensors, float_entries
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """A classifier that hands out its features: `net(x)` gives logits (B, K) and features (B, d).
 
     Methods and engines use `forward` and the members below, and nothing else of a network. `rofl.models.adapt` makes a
@@ -32,9 +33,9 @@ class Network(nn.Module):
         self.feature_size = feature_size
         self.classes = classes
 
+    @abstractmethod
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) -> logits (B, K), features (B, d)."""
-        raise NotImplementedError
 
     @property
     def head(self) -> nn.Module:
