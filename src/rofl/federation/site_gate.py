@@ -219,7 +219,8 @@ class SiteGate:
             check_settings(self.policy, experiment, self.own_data)
             if kind in _SUMS and self.own_data:
                 check_sums(self.policy, experiment, len(session.peers) if session is not None else 0)
-        if not (kind == "train") <= request.index <= experiment.rounds:
+        first = 1 if kind == "train" else 0  # the model before the first round may be evaluated
+        if not first <= request.index <= experiment.rounds:
             raise Refusal(f"The coordinator asks for round {request.index} of {experiment.rounds}.")
         if self.agreed is not None and known is None and kind == "finish":
             raise Refusal("The coordinator ends a run that was not agreed on.")
