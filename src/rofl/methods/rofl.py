@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.selection import keep_rate, small_loss
+from rofl.core.losses import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, RoundContext, ServerState, Update
