@@ -89,8 +89,7 @@ def test_the_reverse_part_of_symmetric_cross_entropy_sums_to_a_constant_over_lab
     """What makes it robust to symmetric noise: over all labels that a sample might have, it is always the same."""
     log_probs = scores.double().log_softmax(dim=1)
     every = [
-        losses.symmetric_cross_entropy(log_probs, torch.full((len(scores),), label), 0.0, 1.0)
-        for label in range(4)
+        losses.symmetric_cross_entropy(log_probs, torch.full((len(scores),), label), 0.0, 1.0) for label in range(4)
     ]
     torch.testing.assert_close(
         torch.stack(every).sum(dim=0), torch.full((len(scores),), -3 * math.log(1e-4), dtype=torch.float64)
