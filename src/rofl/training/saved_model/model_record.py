@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from rofl.core.json_records import parse_record
+from rofl.core.serialization import parse_record
 from rofl.core.settings import Spec
 from rofl.core.tensors import Tensors, digest
 from rofl.data.preprocessing import ImagePreprocessing, Preprocessing
