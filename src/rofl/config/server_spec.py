@@ -1,4 +1,4 @@
-"""The tables `server` and `bounds`: what the server does with the step of a round, and what it lets a client do to it."""
+"""The tables `server` and `bounds`: the server's step of a round, and the limits on what one client can do to it."""
 
 import math
 from typing import Annotated, Literal
