@@ -13,10 +13,9 @@ from rofl.core.losses import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, RoundContext, ServerState, Update
-from rofl.methods.earned_start import AGREED, STATE, EarnedStart
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums, SmallLossSgd
-from rofl.methods.pseudo_labels import PseudoLabels
+from rofl.methods.pseudo_labels import AGREED, STATE, EarnedStart, PseudoLabels
 from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
