@@ -27,7 +27,7 @@ from flwr.app import RecordDict
 import rofl
 from rofl.audit.issue_list import read_issues, write_issues
 from rofl.audit.label_tools.export_suspects import Tool
-from rofl.audit.noise_sums import LabelNoise
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.audit.result import NoiseEstimate
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import read_suspects

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rofl.audit import transition_counts
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.core.classification import class_probabilities

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rofl.audit.issue_list import read_issues, sort_issues, write_issues
-from rofl.audit.noise_sums import LabelNoise
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.audit.result import AuditResult, Features
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow, read_suspects, sort_suspects, write_suspects
