@@ -15,7 +15,7 @@ import rofl
 from rofl.data import federated
 from rofl.errors import Interrupted, UserError
 from rofl.methods import METHODS
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
 from rofl.training.audit_files import AuditFiles

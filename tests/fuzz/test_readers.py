@@ -53,7 +53,7 @@ from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import write_policy
 from rofl.federation.site_report import SiteReport
 from rofl.federation.sites_file import SitesFile
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.loop import load_or_init
 from rofl.training.records import AuditRecord

@@ -13,7 +13,7 @@ from rofl.data.federated import FederatedDataset
 from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
 from rofl.methods import Method
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.inputs import dataset_of, load_inputs, with_components
 from rofl.training.local_engine import LocalEngine, start_simulation
