@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import torch
 from flwr.app import ConfigRecord, RecordDict
 
-from rofl.federation.count_records import decode_class_counts, decode_count
 from rofl.federation.protocol import get_sums, put_sums
-from rofl.federation.tensor_records import get_tensors, put_tensors
+from rofl.federation.tensor_records import decode_class_counts, decode_count, get_tensors, put_tensors
 from rofl.training.held_out import HeldOut
 
 VOTE = "vote"  # the record of a site's opinion of a model, which is never masked
