@@ -1,4 +1,4 @@
-"""A client: its settings, the one function that runs it, whatever the engine, and the states it keeps between rounds."""
+"""A client: its settings, the function that runs it, whatever the engine, and the states it keeps between rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
