@@ -1,4 +1,4 @@
-"""How a client trains: the optimizer, hyper-parameters of local SGD, and the sums of what it measures."""
+"""Local training: the optimizer, the hyper-parameters of local SGD, and sums of the metrics."""
 
 import math
 import operator

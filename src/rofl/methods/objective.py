@@ -1,4 +1,4 @@
-"""The loss of a batch on the given labels, for FedAvg and what extends it: four losses, smoothed and mixed labels."""
+"""The loss of a batch on the given labels, for FedAvg and its subclasses: four losses, smoothed and mixed labels."""
 
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ class Objective:
         return loss
 
     def next_state(self) -> Tensors:
-        """Return what the client keeps until its next round."""
+        """Return the client state for its next round."""
         return {_TARGETS: self._targets} if self._settings.loss == "elr" else {}
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class PseudoLabels:
 
 
 def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
-    """Return how often a model is right, 0 to 1, by how often it predicts labels some of which are wrong.
+    """Estimate a model's accuracy, 0 to 1, from its agreement with labels of which a known share is wrong.
 
     It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are
     taken to be even over classes.
@@ -82,7 +82,7 @@ def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
 
 
 def deserves_labels(accuracy: float, wrong: float) -> bool:
-    """Return whether a model may label the samples on whose label it does not agree.
+    """Return whether the model is better than the labels it disagrees with, so that it may replace them.
 
     If mistakes of model and labels are independent, the model is right on accuracy * wrong of all samples where the two
     differ, and the label on (1 - accuracy) * (1 - wrong). The model has to be right twice as often.
@@ -99,7 +99,7 @@ def deserves_labels(accuracy: float, wrong: float) -> bool:
 
 @dataclass(frozen=True)
 class EarnedStart:
-    """What the server knows of the agreement between the global model and given labels; broadcast in `aux`."""
+    """The agreement between the global model and given labels over rounds, as the server broadcasts it in `aux`."""
 
     numbers: Tensor  # (3,) fast and slow average of the agreement, and T_pl; 0 before the first round, and until earned
 

@@ -136,7 +136,7 @@ class Rofl(SmallLossSgd):
         return ServerState(fedavg(server_state, total), aux)
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return what is wrong with the sums of Eq. 11 and 12, or with counts of samples.
+        """Check the sums of Eq. 11 and 12 and the counts of samples; return the problem, or None.
 
         Args:
             total: the update, or a sum of updates.
@@ -161,7 +161,7 @@ class Rofl(SmallLossSgd):
         return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
 
     def _updated_start(self, server_state: ServerState, aux: Tensors, counts: Tensor, ctx: RoundContext) -> EarnedStart:
-        """Return what is known of T_pl after a round.
+        """Return the entries of `aux` from which T_pl follows, after a round.
 
         Args:
             server_state: before the round.
@@ -173,7 +173,7 @@ class Rofl(SmallLossSgd):
         return EarnedStart.read(server_state.aux).updated(counts, ctx.index, wrong, len(aux["centroids"]))
 
     def _unconfident(self, size: int) -> Tensors:
-        """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
+        """Return the zero of `aux` for tau = "auto": two counts up (size 2), their quotient down (size 1)."""
         return {UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
 
     def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:

@@ -19,7 +19,7 @@ from rofl.simulation.network_spec import NetworkSpec
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What all clients and rounds of a run share; sent to each worker once."""
+    """The settings that all clients and rounds of a run share; sent to each worker once."""
 
     method: Method
     network: NetworkSpec

@@ -1,4 +1,4 @@
-"""What an audit leaves in a run folder: suspects, other issues, features, and the estimated label noise."""
+"""Writes and reads the files of an audit in a run folder: suspects, other issues, features, estimated label noise."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

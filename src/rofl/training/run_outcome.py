@@ -1,4 +1,4 @@
-"""What a run writes after its last round, on one machine or at a site: files, and the summary that ends the run."""
+"""Writes the results of a run after its last round, on one machine or at a site; the summary is the last file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,7 +107,7 @@ def _accuracy_after(history: Sequence[RoundRecord], index: int) -> float | None:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The saved model, and what it says about the samples.
+    """The saved model, and its predictions and audit of the samples.
 
     Attributes:
         experiment: the settings.

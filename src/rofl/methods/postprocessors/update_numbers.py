@@ -1,4 +1,4 @@
-"""The numbers an update travels in: integers, whose sum is exact and can be masked, or bfloat16, which halves the bytes."""
+"""The numbers that updates travel in: integers, whose sum is exact and can be masked, or bfloat16, half as long."""
 
 from dataclasses import dataclass, replace
 

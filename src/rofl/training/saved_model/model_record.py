@@ -66,7 +66,7 @@ class ModelRecord(Spec):
     def of(
         cls, title: str, network: NetworkSpec, classes: tuple[str, ...], preprocessing: Preprocessing
     ) -> "ModelRecord":
-        """Return the record of a model whose weights are not known yet.
+        """Return the record of a model, still without the digest of its weights.
 
         Args:
             title: the name of the run.
