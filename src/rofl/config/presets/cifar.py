@@ -58,8 +58,9 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         noise: The settings of the noise.
         model: The network; the one for speed where absent.
     """
+    time = "2 hours" if model else "20 minutes"
     return Preset(
-        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: about an hour on 2 cores",
+        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: an estimated {time} on 2 cores",
         {
             "name": name,
             "data": {"name": "cifar10"},
