@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.core.instance_noise import confuse, linear_probabilities
+from rofl.core.noise import confuse, linear_probabilities
 
 K = 4
 

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.core.intrinsic_dimension import local_intrinsic_dimension
-from rofl.core.mixture import clean_probability, fit_mixture, responsibilities
+from rofl.core.mixture import clean_probability, fit_mixture, local_intrinsic_dimension, responsibilities
 from tests.naive import gaussians
 
 values_ = st.lists(st.floats(0, 5), min_size=2, max_size=12).filter(lambda drawn: max(drawn) - min(drawn) > 0.2)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rofl.core.threads import single_thread
+from rofl.core.rng import single_thread
 
 
 @pytest.fixture(autouse=True)

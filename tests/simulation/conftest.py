@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rofl.core.threads import single_thread
+from rofl.core.rng import single_thread
 
 ROOT = str(Path(__file__).parents[2])
 if ROOT not in sys.path:

@@ -1,7 +1,7 @@
-"""The only source of randomness: every generator is a function of a seed and a key.
+"""The only source of randomness, and the number of torch's threads: the bits of a result depend on both.
 
-A key names a purpose, such as ("noise", client). No generator depends on a process or on the order of calls, so a
-run gives the same bits for any number of workers.
+Every generator is a function of a seed and a key. A key names a purpose, such as ("noise", client). No generator
+depends on a process or on the order of calls, so a run gives the same bits for any number of workers.
 """
 
 import hashlib
@@ -83,3 +83,14 @@ def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
         else:
             torch.manual_seed(seed)
         yield
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside of the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

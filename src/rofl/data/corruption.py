@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rofl.core import noise
-from rofl.core.instance_noise import confuse, linear_probabilities
-from rofl.core.rng import generator
-from rofl.core.threads import single_thread
+from rofl.core.noise import confuse, linear_probabilities
+from rofl.core.rng import generator, single_thread
 from rofl.data.dataset import Dataset
 from rofl.data.downloads import data_dir as find_data_dir
 from rofl.data.image_store import ImageStore, slice_images

@@ -13,8 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from rofl.core import losses
-from rofl.core.intrinsic_dimension import local_intrinsic_dimension
-from rofl.core.mixture import clean_probability, fit_mixture
+from rofl.core.mixture import clean_probability, fit_mixture, local_intrinsic_dimension
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rofl.core.rng import derive, seeded
+from rofl.core.rng import derive, seeded, single_thread
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
-from rofl.core.threads import single_thread
 from rofl.data import ClientDataset, Transform, atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError

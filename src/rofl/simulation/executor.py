@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rofl.core.rng import single_thread
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import CPU, Tensors, to_device
-from rofl.core.threads import single_thread
 from rofl.data import ClientDataset
 from rofl.data.client_dataset import client_rows, partition_to_tensors
 from rofl.data.image_store import (

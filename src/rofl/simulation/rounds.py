@@ -9,10 +9,9 @@ import torch
 
 from rofl.core.fixed_point import decode
 from rofl.core.norm_counts import counts_once
-from rofl.core.rng import generator, sample
+from rofl.core.rng import generator, sample, single_thread
 from rofl.core.robust import outliers
 from rofl.core.tensors import check_like
-from rofl.core.threads import single_thread
 from rofl.methods.base import (
     NORMS,
     Claims,
