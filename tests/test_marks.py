@@ -1,6 +1,7 @@
 """How readable the source is stays measured: the static aims of docs/decisions/0011-one-redesign.md."""
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 from benchmarks.walks import Walk
@@ -24,8 +25,8 @@ def test_rooms_are_few_and_one_alone_is_a_file() -> None:
     assert [room for room in rooms if (marks.SOURCE / f"{room}.py").is_file()] == ["errors"]
 
 
-def test_docstrings_are_a_third_of_the_code(source: list[marks.SourceFile]) -> None:
-    assert marks.docstring_ratio(source) >= 0.35
+def test_docstrings_are_more_than_a_third_of_the_code(source: list[marks.SourceFile]) -> None:
+    assert marks.docstring_ratio(source) >= 0.38
 
 
 def test_every_public_name_has_a_docstring(source: list[marks.SourceFile]) -> None:
@@ -44,13 +45,19 @@ def test_no_function_has_more_than_eight_parameters_and_few_have_more_than_six(s
 
 
 def test_loose_types_are_rare(source: list[marks.SourceFile]) -> None:
-    assert marks.loose_types(source).total() < 20, marks.loose_types(source)
+    assert marks.loose_types(source).total() <= 15, marks.loose_types(source)
 
 
 def test_flower_beyond_its_public_interface_is_in_one_folder(source: list[marks.SourceFile]) -> None:
     found = marks.flower_imports(source)
     assert found
     assert {path.rpartition("/")[0] for path, _, _ in found} == {marks.FLOWER_FOLDER}
+
+
+def test_files_are_neither_crumbs_nor_long(source: list[marks.SourceFile]) -> None:
+    lines = [file.code_lines for file in source if file.code_lines]
+    assert median(lines) >= 55
+    assert len([file.path for file in source if file.code_lines > 150]) <= 15
 
 
 def test_a_file_name_is_used_once(source: list[marks.SourceFile]) -> None:
