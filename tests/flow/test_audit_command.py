@@ -513,6 +513,7 @@ def test_a_model_that_is_often_wrong_itself_is_told_on_the_terminal_and_on_the_p
     assert "warning" not in audit("--model", good, "--data", "new", "--out", "out")[1]
     assert f"warning: {said}" in audit("--model", weak, "--data", "new", "--out", "doubtful")[1]
     assert f"warning: {said}" in audit("doubtful")[1]
+    assert "own mistakes, unless many of those test labels are wrong, too" in audit("doubtful")[1]
     assert said not in write_report(["out"]).read_text()
     assert said in write_report(["doubtful"]).read_text()
 

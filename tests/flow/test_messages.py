@@ -69,6 +69,8 @@ SLIPS = {
     "predict keys photos": "keys is not a run folder: it has no config.toml. Try: a run folder, such as run",
     "predict foreign photos": "foreign is not a run folder: its config.toml is of another program. Try: a run folder, ",
     "report foreign": "foreign is not a run folder: its config.toml is of another program. Try: a run folder, ",
+    "audit run --decisions nowhere.csv": "There is no file nowhere.csv. Try: the page's CSV, or what Label Studio ",
+    "audit run --decisions keys": "keys is not a folder that a labelling tool exported. Try: the page's CSV, or what ",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
