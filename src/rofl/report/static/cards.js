@@ -46,7 +46,9 @@ class Cards {
     const list = make("dl", "cells");
     list.append(...this.data.columns.map((column, k) => {
       const line = make("div");
-      line.append(named("dt", column), named("dd", this.data.cells[i][k]));
+      const name = named("dt", "");
+      name.append(...column.split(/(?<=_)/).flatMap((part, n) => (n ? [make("wbr"), part] : [part]))); // may_break
+      line.append(name, named("dd", this.data.cells[i][k]));
       return line;
     }));
     return list;
