@@ -169,12 +169,16 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     clients, suspects = lines[:5], lines[5:]
     assert clients[-1][:3] == ["all", "300", str(sum(row.flagged for row in rows))]
     bounds = RunDir(Path("run")).read_summary().estimated.intervals
-    for name, samples, flagged, share, interval in clients:
+    for name, samples, flagged, share, expected, interval in clients:
         own_rows = [row for row in rows if name in ("all", row.client)]
         count = sum(row.flagged for row in own_rows)
-        assert (samples, flagged, share) == (str(len(own_rows)), str(count), f"{count / len(own_rows):.1%}")
+        assert (samples, flagged, share) == (str(len(own_rows)), str(count), f"{100 * count / len(own_rows):.1f} %")
+        assert float(expected) == pytest.approx(sum(row.score for row in own_rows), abs=0.51)
         assert interval == (interval_text(bounds[name]) if name != "all" else "")
-    shares = [float(share.rstrip("%")) for *_, share, _ in clients[:-1]]
+    shares = [float(share.rstrip(" %")) for *_, share, _, _ in clients[:-1]]
+    left = sum(row.score for row in rows if not row.flagged)
+    unsure = 3 * left >= sum(not row.flagged for row in rows)
+    assert (f"About {left:.0f} of the labels that are not flagged" in out) == (left >= 1 and not unsure)
     assert shares == sorted(shares, reverse=True)
     assert suspects == [[row.client, row.sample, row.given, row.suggested, f"{row.score:.3f}"] for row in rows[:3]]
     found = RunDir(first).read_summary().audit
@@ -509,6 +513,7 @@ def test_a_model_that_is_often_wrong_itself_is_told_on_the_terminal_and_on_the_p
     assert "warning" not in audit("--model", good, "--data", "new", "--out", "out")[1]
     assert f"warning: {said}" in audit("--model", weak, "--data", "new", "--out", "doubtful")[1]
     assert f"warning: {said}" in audit("doubtful")[1]
+    assert "own mistakes, unless many of those test labels are wrong, too" in audit("doubtful")[1]
     assert said not in write_report(["out"]).read_text()
     assert said in write_report(["doubtful"]).read_text()
 

@@ -32,6 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png"):  # no images: decoding them would be told
         (place / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (place / "photos" / name).touch()
+    (place / "foreign").mkdir()
+    (place / "foreign" / "config.toml").write_text('[tool]\nname = "another program"\n')
     make_credentials(place / "keys", ["north"], ["localhost"])
     return place
 
@@ -65,6 +67,10 @@ SLIPS = {
     "run digits --epochs 3": "There is no option --epochs. Try: --set method.epochs=VALUE",
     "predict rum photos": "There is no rum. Try: a run folder, such as run",
     "predict keys photos": "keys is not a run folder: it has no config.toml. Try: a run folder, such as run",
+    "predict foreign photos": "foreign is not a run folder: its config.toml is of another program. Try: a run folder, ",
+    "report foreign": "foreign is not a run folder: its config.toml is of another program. Try: a run folder, ",
+    "audit run --decisions nowhere.csv": "There is no file nowhere.csv. Try: the page's CSV, or what Label Studio ",
+    "audit run --decisions keys": "keys is not a folder that a labelling tool exported. Try: the page's CSV, or what ",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
@@ -141,8 +147,23 @@ def test_the_summary_bounds_the_share_of_wrong_labels_where_the_truth_is_not_kno
     estimated = NoiseEstimate(0.08, {"a": 0.02, "b": 0.15}, [], {"a": [0.0, 0.326], "b": [0.06, 0.484]})
     rows = dict(summary_rows(run, **unknown, estimated=estimated))
     assert rows["labels that look wrong"] == "8.0 %; 2.0 to 15.0 % at single clients"
-    assert rows["labels that are wrong"] == "not known; no more than 33 to 49 % at single clients"
+    assert rows["labels that are wrong"] == "not known; no more than 33 % at a, 6 to 49 % at b"  # of earlier versions
     assert dict(summary_rows(run, **unknown, estimated=None))["labels that are wrong"] == "not known"
+    one = replace(estimated, intervals={"a": [0.1, 0.3]}, expected_ratio=0.2, expected_unflagged=0.001)
+    rows = dict(summary_rows(run, **unknown, estimated=one))
+    assert rows["labels that are wrong"] == "about 20.0 %; 10 to 30 %"
+    assert "wrong, not flagged" not in rows
+
+
+def test_the_summary_tells_of_wrong_labels_that_are_not_flagged(folder: Path) -> None:
+    """A weak model flags few labels, though its scores say that many are wrong."""
+    run = package.resume(folder / "run")
+    assert run.summary.estimated is not None
+    unknown = run.summary.noise.model_copy(update={"achieved": None})
+    estimated = replace(run.summary.estimated, ratio=0.05, expected_ratio=0.2, expected_unflagged=0.16)
+    rows = dict(summary_rows(run, noise=unknown, estimated=estimated))
+    assert rows["labels that are wrong"].startswith("about 20.0 %; ")
+    assert rows["wrong, not flagged"].startswith("about 16.0 %, by the scores: the lists go on")
 
 
 def test_an_audit_without_a_suspect_says_so(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,12 @@ def test_the_summary_estimates_the_noise_of_each_client_from_its_own_list(tmp_pa
     for client, share in estimated.clients.items():
         own = [mark for suspect, mark in zip(suspects, flagged, strict=True) if suspect.client == client]
         assert share == pytest.approx(sum(own) / len(own), abs=1e-6)
+        scores = [suspect.score for suspect in suspects if suspect.client == client]
+        assert estimated.expected_clients[client] == pytest.approx(sum(scores) / len(scores), abs=1e-4)
+    scores = [suspect.score for suspect in suspects]
+    left = [suspect.score for suspect in suspects if not suspect.flagged]
+    assert estimated.expected_ratio == pytest.approx(sum(scores) / len(scores), abs=1e-4)
+    assert estimated.expected_unflagged == pytest.approx(sum(left) / len(scores), abs=1e-4)
     assert len(estimated.clients) == 4
     for row, shares in enumerate(estimated.transition):
         assert sum(shares) == pytest.approx(1, abs=1e-4)

@@ -72,7 +72,7 @@ def test_the_servers_page_holds_no_sample(made, tmp_path):
     for client in CLIENTS:
         names, pictures = secrets(made, client)
         assert held(page, names) == held(page, pictures) == 0
-        assert f"{client} 60 33.3 % 40" in Page(page).text
+        assert f"{client} 60 40 (66.7 %)" in Page(page).text
     assert not Page(page).all("img")
     assert "Feature map" not in page
     assert not re.search(r"<script[^>]*json", page)

@@ -326,6 +326,8 @@ def test_cards_of_a_table_have_its_values(opened, tmp_path):
         line.locator("dt").evaluate("name => { name.textContent = 'mean perimeter of all nuclei'; }")
         line.locator("dd").evaluate("value => { value.textContent = '186.935'; }")
         assert line.locator("dd").evaluate(COUNT_LINES) == 1  # a number never breaks
+        long = seen.page.evaluate("named('dt', 'scans/mean_perimeter').innerHTML")
+        assert long == "scans/<wbr>mean_<wbr>perimeter"  # and nowhere else
         assert seen.page.locator("#viewer").count() == 0
         assert seen.page.locator("#other-issues .cells dt").all_inner_texts() == ["weight", "colour", "height"]
 

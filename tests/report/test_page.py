@@ -20,7 +20,7 @@ from rofl.report.finished_runs import Group, group_runs, read_run, read_runs
 from rofl.report.sections.accuracy_chart import accuracy_chart
 from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
-from tests.report.synthetic import data_of
+from tests.report.synthetic import data_of, make
 
 RUN_OF_0_1 = Path(__file__).parents[1] / "fixtures" / "run-0.1" / "finished"
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert('$')</script>"
@@ -123,13 +123,37 @@ def test_plotly_is_inlined_once_and_draws_every_run(page, runs):
 
 def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
     table = Page(page.split("<h2>Clients</h2>")[1].split("</table>")[0]).text
-    estimated, bounds = runs["rofl"].summary.estimated.clients, runs["rofl"].summary.estimated.intervals
+    bounds = runs["rofl"].summary.estimated.intervals
+    expected = 0.0
     for client in range(4):
         with open(runs["rofl"].folder / "suspects" / f"{client}.csv", newline="") as file:
             suspects = list(csv.DictReader(file))
         flagged = sum(row["flagged"] == "yes" for row in suspects)
-        noise = f"{100 * estimated[str(client)]:.1f} % {interval_text(bounds[str(client)])}"
-        assert f"{client} {len(suspects)} {noise} {flagged}" in table
+        scores = sum(float(row["score"]) for row in suspects)
+        expected += scores
+        count = f"{flagged} ({100 * flagged / len(suspects):.1f} %)"
+        assert f"{client} {len(suspects)} {count} {scores:.0f} {interval_text(bounds[str(client)])}" in table
+    assert f"Expected wrong {expected:.0f} labels: the sum of all scores" in Page(page).text
+
+
+@pytest.mark.parametrize(
+    ("share", "sentence"),
+    [
+        (0.5, "Of the labels that are not flagged, about {} are expected to be wrong, too"),
+        (0, "No label was flagged. The model is unsure of most samples"),
+    ],
+)
+def test_the_page_tells_of_wrong_labels_that_are_not_flagged(share, sentence, tmp_path):
+    """A score below one half flags nothing, but many of them add up."""
+    made = make(tmp_path / "weak", clients=["north"], each=40, share=share)
+    folder = RunDir(made.folder)
+    left = sum(row.score for row in folder.audit.read_suspects() if not row.flagged)
+    assert left > 4
+    assert "that are not flagged" not in made.write(charts=False).read_text()  # a version whose scores do not add up
+    summary = folder.read_summary()
+    estimated = replace(summary.estimated, intervals={"north": [0.1, 0.7]})
+    folder.write_summary(summary.model_copy(update={"estimated": estimated}))
+    assert sentence.format(round(left)) in Page(made.write(charts=False).read_text()).text
 
 
 def test_a_run_of_0_1_gives_a_page(tmp_path, written):
@@ -145,7 +169,7 @@ def test_a_run_of_0_1_gives_a_page(tmp_path, written):
         f"Centroids' share {100 * summary['centroid_share']:.1f} %",
         f"Suspect recall {100 * summary['audit']['recall']:.1f} %",
         "Right suggestions " + formatting.UNKNOWN,
-        "0 20 0.0 % 0",  # the first client: samples, estimated noise, suspects
+        "0 20 0 (0.0 %)",  # the first client: samples, suspects
         "Label noise between classes",
         "Feature map",
         "No label was flagged.",
@@ -179,7 +203,8 @@ def test_an_older_run_tells_the_share_of_suspects_as_its_noise(copied, written):
     page = written(folder)
     rows = RunDir(folder).audit.read_suspects()
     flags = [row.flagged for row in rows if row.client == "0"]
-    assert f"0 {len(flags)} {100 * sum(flags) / len(flags):.1f} % {sum(flags)}" in page.text
+    assert f"0 {len(flags)} {sum(flags)} ({100 * sum(flags) / len(flags):.1f} %)" in page.text
+    assert "Expected wrong" not in page.text
     assert "Label noise between classes" not in page.text
     assert "Feature map" not in page.text
 

@@ -56,6 +56,22 @@ def noise_interval(flagged: Tensor, score: Tensor, doubt: Tensor) -> tuple[float
     return max(0.0, min(shares) - margin), min(1.0, max(*shares, float(doubt.double().mean())) + margin)
 
 
+def scores_are_unsure(expected: float, unflagged: float) -> bool:
+    """Return whether a model is too unsure to tell how many labels are wrong.
+
+    A model that has learnt nothing is unsure of every label and flags few of them. Its scores then add up to many wrong
+    labels, whether there are any or not.
+
+    Args:
+        expected: the sum of the scores of the labels that are not flagged, or their share of all.
+        unflagged: the number of these labels, or their share.
+
+    >>> scores_are_unsure(4, 400), scores_are_unsure(300, 400)
+    (False, True)
+    """
+    return 3 * expected >= unflagged > 0
+
+
 def interval_text(interval: Sequence[float]) -> str:
     """Return bounds of a share for people.
 

@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
-from rofl.audit.noise_estimation import LabelNoise, noise_interval, noise_ratio, transition_counts
+from rofl.audit.noise_estimation import (
+    LabelNoise,
+    noise_interval,
+    noise_ratio,
+    scores_are_unsure,
+    transition_counts,
+)
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
@@ -59,6 +65,14 @@ class NoiseEstimate:
     transition: list[list[float]]  # (K, K): the share of class i, by the model, that is labelled j
     intervals: dict[str, list[float]] = field(default_factory=dict)  # lowest and highest share of each client
     class_intervals: dict[str, list[float]] = field(default_factory=dict)  # of wrong ones among equal labels
+    expected_ratio: float | None = None  # the mean score: the share of wrong labels to be expected
+    expected_unflagged: float | None = None  # the share of labels that are expected to be wrong and are not flagged
+    expected_clients: dict[str, float] = field(default_factory=dict)  # the mean score of each client
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the model knows too little of these samples for its scores to tell how many labels are wrong."""
+        return self.expected_unflagged is not None and scores_are_unsure(self.expected_unflagged, 1 - self.ratio)
 
 
 @dataclass(frozen=True)
@@ -159,6 +173,7 @@ def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQualit
 def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels) -> NoiseEstimate:
     classes = federated.images.classes
     counts = transition_counts(federated.labels, suspects.suggested, len(classes))
+    score = suspects.score.double()
     of_class = {name: (federated.labels == place).nonzero().flatten() for place, name in enumerate(classes)}
     return NoiseEstimate(
         ratio=noise_ratio(suspects.flagged),
@@ -166,7 +181,14 @@ def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels) -> Nois
         transition=[[round(share, 6) for share in row] for row in transition(counts).tolist()],
         intervals={name: _interval(suspects, rows) for name, rows in federated.client_views},
         class_intervals={name: _interval(suspects, rows) for name, rows in of_class.items()},
+        expected_ratio=_mean(score),
+        expected_unflagged=_mean(torch.where(suspects.flagged, 0.0, score)),
+        expected_clients={name: _mean(score[rows]) for name, rows in federated.client_views},
     )
+
+
+def _mean(values: Tensor) -> float:
+    return round(float(values.mean()), 6) if len(values) else 0.0
 
 
 def _interval(judged: JudgedLabels, rows: Tensor) -> list[float]:

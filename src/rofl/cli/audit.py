@@ -1,5 +1,6 @@
 """`rofl audit`: which labels look wrong, how sure that is, and corrected labels to train with again."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -66,6 +67,7 @@ def audit_command(
     _check_labels_out(labels_out, decided_only)
     if export is not None and run is not None:
         _check_export(run, export, out)
+    _check_decisions(decisions or [])
     from rofl.cli.audit_tables import (
         audit_lines,
         clients_table,
@@ -136,6 +138,15 @@ def _check_export(run: Path, tool: ToolName, out: Path | None) -> None:
     from rofl.audit.label_tools.export_suspects import check_export
 
     check_export(out or run / tool)
+
+
+def _check_decisions(paths: Sequence[Path]) -> None:
+    """Refuse files of decisions that are not there, before the audit takes its time."""
+    if paths:
+        from rofl.audit.label_tools.reviews import find_review
+
+        for path in paths:
+            find_review(path)
 
 
 def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:

@@ -20,25 +20,31 @@ _CLIENTS = 20  # that are listed; --json has all
 
 
 def clients_table(result: AuditResult) -> Table:
-    """Return the samples and suspects of each client, with the largest share of suspects first."""
+    """Return the samples and suspects of each client, with the largest share of suspects first.
+
+    The expected number of wrong labels is the sum of the scores.
+    """
     federated = result.federated
-    counts = [(len(rows), int(result.suspects.flagged[rows].sum())) for _, rows in federated.client_views]
+    flags, scores = result.suspects.flagged, result.suspects.score
+    counts = [(len(rows), int(flags[rows].sum()), float(scores[rows].sum())) for _, rows in federated.client_views]
     order = sorted(range(len(counts)), key=lambda client: -counts[client][1] / max(counts[client][0], 1))
     table = Table(title="labels that look wrong", title_justify="left")
-    for name in ("client", "samples", "suspects", "share", "wrong labels"):
+    for name in ("client", "samples", "suspects", "share", "expected wrong", "bounds"):
         table.add_column(name, justify="left" if name == "client" else "right")
     intervals = result.metrics().estimated.intervals
     for client in order[:_CLIENTS]:
-        samples, flagged = counts[client]
         name = federated.client_views[client][0]
-        cells = str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}", interval_text(intervals[name])
-        table.add_row(Text(name), *cells)
+        table.add_row(Text(name), *_counts_row(*counts[client]), interval_text(intervals[name]))
     if len(order) > _CLIENTS:
         table.add_row(f"and {len(order) - _CLIENTS} more")
-    samples, flagged = (sum(column) for column in zip(*counts, strict=True))
+    samples, flagged, expected = (sum(column) for column in zip(*counts, strict=True))
     table.add_section()
-    table.add_row("all", str(samples), str(flagged), f"{flagged / max(samples, 1):.1%}")
+    table.add_row("all", *_counts_row(int(samples), int(flagged), expected))
     return table
+
+
+def _counts_row(samples: int, flagged: int, expected: float) -> tuple[str, ...]:
+    return str(samples), str(flagged), f"{100 * flagged / max(samples, 1):.1f} %", f"{expected:.0f}"
 
 
 def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
@@ -46,6 +52,14 @@ def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
     lines, metrics = [], result.metrics()
     if metrics.estimated.ratio > 0.5:
         lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
+    unflagged = float(result.suspects.score[~result.suspects.flagged].sum())
+    if metrics.estimated.is_unsure:
+        lines.append("The model is unsure of most samples: its scores do not tell how many labels are wrong.")
+    elif unflagged >= 1:
+        lines.append(
+            f"About {unflagged:.0f} of the labels that are not flagged are expected to be wrong, too: "
+            "the lists go on below the flagged ones, by score."
+        )
     quality = metrics.audit
     if quality is not None:
         lines.append(
@@ -82,9 +96,11 @@ def correction_lines(correction: Correction, path: Path, min_confidence: float, 
 def export_lines(tool: Tool, written: Export) -> list[str]:
     """Return what was written for a labelling tool, and what to do with it."""
     folder, samples = written.path.parent, plural(written.samples, "sample")
+    files = (
+        f"let Label Studio serve local files below {folder.absolute().parent}, " if (folder / "images").exists() else ""
+    )
     steps = {
-        "label-studio": f"let Label Studio serve local files below {folder.absolute().parent}, "
-        "paste interface.xml into the project's labelling interface, and import tasks.json",
+        "label-studio": f"{files}paste interface.xml into the project's labelling interface, and import tasks.json",
         "cvat": "make a task with the labels of cvat-labels.json and the pictures in images, "
         "and upload annotations.xml as CVAT 1.1",
         "fiftyone": "fiftyone.Dataset.from_dir(PATH, fiftyone.types.FiftyOneImageClassificationDataset)",

@@ -114,4 +114,5 @@ def _without_command(
         stdout.print(__version__, highlight=False)
     elif context.invoked_subcommand is None:
         stdout.print("rofl trains one model on data of many owners, whose labels may be wrong, and finds those labels.")
-        stdout.print("A first look, about a minute:  [bold]rofl demo[/]\nAll commands:  [bold]rofl --help[/]")
+        stdout.print("A first look, about a minute:  [bold]rofl demo[/]")
+        stdout.print("Your own data:  [bold]rofl run --data PATH[/]\nAll commands:  [bold]rofl --help[/]")

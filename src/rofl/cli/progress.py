@@ -14,6 +14,8 @@ from rofl import tracking
 from rofl.cli.app import print_message, print_warning, stderr
 from rofl.config.schema import Experiment
 from rofl.data.user import Progress as OnDecoded
+from rofl.data.user.names import plural
+from rofl.report.formatting import rough_duration
 from rofl.training.loop import Listener
 from rofl.training.records import RoundRecord
 
@@ -36,7 +38,7 @@ class ProgressListener:
         )
         self._task = TaskID(0)
         self._title = self._accuracy = ""
-        self._started = 0.0
+        self._started = self._after_first = 0.0
         self._rounds = 0  # that this process did; a resumed run's number is larger
 
     def __enter__(self) -> "ProgressListener":
@@ -54,8 +56,9 @@ class ProgressListener:
         self._accuracy, self._started, self._rounds = "", time.monotonic(), 0
         self._task = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
         if not stderr.is_terminal:
-            federation = f"{experiment.cohort} of {experiment.clients} clients a round, {experiment.rounds} rounds"
-            print_message(f"{self._title}: {experiment.data.title}, {federation}")
+            federation = f"{experiment.cohort} of {plural(experiment.clients, 'client')} a round"
+            rounds = plural(experiment.rounds, "round")
+            print_message(f"{self._title}: {experiment.data.title}, {federation}, {rounds}")
 
     def __call__(self, experiment: Experiment, record: RoundRecord) -> None:
         """Show a finished round."""
@@ -68,9 +71,21 @@ class ProgressListener:
             self._accuracy = f"{record.accuracy:.1f} %"
         self._progress.update(self._task, completed=record.round, accuracy=self._accuracy)
         if not stderr.is_terminal:
-            left = (time.monotonic() - self._started) / self._rounds * (experiment.rounds - record.round)
-            accuracy = f"accuracy {self._accuracy}, " if record.accuracy is not None else ""
-            print_message(f"{self._title}: round {record.round}/{experiment.rounds}, {accuracy}about {left:.0f} s left")
+            parts = [f"{self._title}: round {record.round}/{experiment.rounds}"]
+            if record.accuracy is not None:
+                parts.append(f"accuracy {self._accuracy}")
+            left = self._seconds_left(experiment.rounds - record.round)
+            if left > 0:
+                parts.append(f"about {rough_duration(left)} left")
+            print_message(", ".join(parts))
+
+    def _seconds_left(self, rounds: int) -> float:
+        """Return the time of so many more rounds at the pace so far; the first round, with its start, counts alone."""
+        now = time.monotonic()
+        if self._rounds == 1:
+            self._after_first = now
+            return rounds * (now - self._started)
+        return rounds * (now - self._after_first) / (self._rounds - 1)
 
 
 @contextmanager

@@ -141,14 +141,16 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
         else f"{height} x {width} pixels, {colours}"
     )
     natural = experiment.data.partition == "natural" and images.clients
-    clients = f"{len(images.clients)} clients" if natural else f"shared out over {experiment.clients} clients"
+    clients = (
+        plural(len(images.clients), "client") if natural else f"shared out over {plural(experiment.clients, 'client')}"
+    )
     batch = experiment.method.get("batch")  # a method of somebody else may have none
     batches = "" if batch is None else f"batches of {batch}, "
     lines = [
         f"{experiment.data.title}: {clients}, {len(images.classes)} classes, {len(images.train_labels)} samples to "
         f"train with and {len(images.test_labels)} to test with, {form}",
         f"chosen: model {experiment.model.name} at width {experiment.model.width:g}, {batches}"
-        f"{experiment.cohort} of {experiment.clients} clients a round, "
+        f"{experiment.cohort} of {plural(experiment.clients, 'client')} a round, "
         f"{plural(experiment.rounds, 'round')}; --quick, --thorough or --set change it",
     ]
     return [*lines, f"note: {images.note}"] if images.note else lines

@@ -1,6 +1,5 @@
 """Finished runs and comparisons as tables for the terminal."""
 
-import math
 import shlex
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rofl.audit.detection import Detection
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import ListQuality, NoiseEstimate
 from rofl.cli.app import print_json, stdout
 from rofl.training.compare_runs import Comparison
@@ -85,7 +85,7 @@ def _label_rows(run: Run) -> dict[str, str]:
     summary = run.summary
     looks_wrong = {"labels that look wrong": estimate_text(summary.estimated)}
     if summary.noise.achieved is None:
-        return {**looks_wrong, "labels that are wrong": bounds_text(summary.estimated)}
+        return {**looks_wrong, "labels that are wrong": escape(bounds_text(summary.estimated)), **_missed(summary)}
     return {
         "labels": f"noise {run.experiment.noise.text}; {100 * summary.noise.achieved:.1f} % are wrong",
         **looks_wrong,
@@ -129,16 +129,45 @@ def estimate_text(estimated: NoiseEstimate | None) -> str:
     shares = [100 * share for share in estimated.clients.values()]
     if not shares:  # sums were masked
         return f"{100 * estimated.ratio:.1f} % over all clients"
+    if len(shares) == 1:
+        return f"{100 * estimated.ratio:.1f} %"
     return f"{100 * estimated.ratio:.1f} %; {min(shares):.1f} to {max(shares):.1f} % at single clients"
 
 
 def bounds_text(estimated: NoiseEstimate | None) -> str:
-    """Return the upper bounds of the clients' shares of wrong labels, for data whose truth is not known."""
+    """Return how many labels are expected to be wrong, and the bounds of the clients with the fewest and the most.
+
+    For data whose truth is not known. Runs of earlier versions have bounds only, or nothing.
+    """
     if estimated is None or not estimated.intervals:
         return "not known"
-    highest = [math.ceil(100 * high) for _, high in estimated.intervals.values()]
-    upper = f"{min(highest)} to {max(highest)} %" if min(highest) < max(highest) else f"{highest[0]} %"
-    return f"not known; no more than {upper} at single clients"
+    known = estimated.expected_ratio is not None and not estimated.is_unsure
+    expected = f"about {100 * (estimated.expected_ratio or 0):.1f} %" if known else "not known"
+    bounds = sorted(estimated.intervals.items(), key=lambda item: (item[1][1], item[1][0]))
+    if len(bounds) == 1:
+        return f"{expected}; {interval_text(bounds[0][1])}"
+    (least, lowest), (most, highest) = bounds[0], bounds[-1]
+    return f"{expected}; {interval_text(lowest)} at {_client(least)}, {interval_text(highest)} at {_client(most)}"
+
+
+def _client(name: str) -> str:
+    """Return a client's name; of those that have a number only, with a word before it."""
+    return f"client {name}" if name.isdecimal() else name
+
+
+def _missed(summary: RunSummary) -> dict[str, str]:
+    """Return a row about wrong labels that are not flagged, where they are a tenth or more of those expected."""
+    estimated = summary.estimated
+    if estimated is None or estimated.expected_ratio is None or estimated.expected_unflagged is None:
+        return {}
+    if estimated.expected_unflagged < max(0.005, 0.1 * estimated.expected_ratio):
+        return {}
+    if estimated.is_unsure:
+        return {
+            "wrong, not flagged": "not known: the model is unsure of most samples, and flags only what it is sure of"
+        }
+    share = f"about {100 * estimated.expected_unflagged:.1f} %"
+    return {"wrong, not flagged": f"{share}, by the scores: the lists go on below the flagged labels, by score"}
 
 
 def detection_text(detection: Detection | ListQuality | None) -> str:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import torch
 
-from rofl.audit.noise_estimation import interval_text
+from rofl.audit.noise_estimation import interval_text, scores_are_unsure
 from rofl.audit.result import Features
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow
 from rofl.data.user.names import natural, safe_names
 from rofl.errors import unknown
-from rofl.report.finished_runs import Audited, FinishedRun
+from rofl.report.finished_runs import Audited, FinishedRun, has_bounds
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class ClientNoise:
     name: str
     samples: int
     flagged: int
-    noise: float  # the estimated share of wrong labels, 0 to 1
-    interval: str = ""  # its bounds in words; "" where they are not known
+    expected: float | None = None  # wrong labels: the sum of the scores; None where they are not known
+    interval: str = ""  # bounds of the share of wrong labels in words; "" where they are not known
 
     @property
     def flagged_share(self) -> float:
@@ -68,6 +68,20 @@ class VisibleAudit:
     rows: Sequence[SuspectRow]  # all visible samples, most suspicious first
     features: Features | None
     issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers
+    scores_count: bool = False  # whether scores are probabilities that can be added up; those of old runs are not
+
+    @property
+    def unflagged_note(self) -> str:
+        """A sentence about wrong labels among those that are not flagged; "" where there is nothing to say."""
+        left = [row.score for row in self.rows if not row.flagged]
+        if not self.scores_count or sum(left) < 1:
+            return ""
+        if scores_are_unsure(sum(left), len(left)):
+            return "The model is unsure of most samples: its scores do not tell how many labels are wrong."
+        return (
+            f"Of the labels that are not flagged, about {round(sum(left))} are expected to be wrong, too; the lists in "
+            "the folder suspects go on with them, by score."
+        )
 
     @property
     def suspects(self) -> list[SuspectRow]:
@@ -86,13 +100,14 @@ def visible_audit(run: Audited, audience: Audience) -> VisibleAudit:
     if audience.server:
         return VisibleAudit(clients, [], None)
     features, issues = run.folder.audit.read_features(), run.folder.audit.read_issues()
+    scores_count = has_bounds(run)
     if audience.site is None:
-        return VisibleAudit(clients, rows, features, issues)
+        return VisibleAudit(clients, rows, features, issues, scores_count)
     site = _check_site(audience.site, [client.name for client in clients])
     site_rows = [row for row in rows if row.client == site]
     site_clients = [client for client in clients if client.name == site]
     site_issues = [issue for issue in issues if issue.client == site]
-    return VisibleAudit(site_clients, site_rows, _select_features(features, site_rows), site_issues)
+    return VisibleAudit(site_clients, site_rows, _select_features(features, site_rows), site_issues, scores_count)
 
 
 def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
@@ -102,20 +117,17 @@ def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]
         known = {name: site.flagged for name, site in sites.items() if site.flagged is not None}
         if len(known) < len(sites):  # masked: only the sum is known
             name, count = f"{', '.join(sites)} together", run.flagged
-            return [ClientNoise(name, run.samples, count, count / max(run.samples, 1))]
-        return [
-            ClientNoise(name, sites[name].samples, count, count / max(sites[name].samples, 1))
-            for name, count in known.items()
-        ]
+            return [ClientNoise(name, run.samples, count)]
+        return [ClientNoise(name, sites[name].samples, count) for name, count in known.items()]
     samples = Counter(row.client for row in rows)
     flagged = Counter(row.client for row in rows if row.flagged)
-    estimates = run.summary.estimated.clients if run.summary.estimated else {}  # old runs have none
-    bounds = run.summary.estimated.intervals if run.summary.estimated else {}
+    expected: dict[str, float] = {}
+    for row in rows if has_bounds(run) else ():
+        expected[row.client] = expected.get(row.client, 0.0) + row.score
+    bounds = run.summary.estimated.intervals if run.summary.estimated else {}  # old runs have none
     words = {name: interval_text(interval) for name, interval in bounds.items()}
     return [
-        ClientNoise(
-            name, samples[name], flagged[name], estimates.get(name, flagged[name] / samples[name]), words.get(name, "")
-        )
+        ClientNoise(name, samples[name], flagged[name], expected.get(name), words.get(name, ""))
         for name in sorted(samples, key=natural)
     ]
 

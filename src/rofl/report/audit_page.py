@@ -42,9 +42,10 @@ def write_audit_page(
         _provenance(data),
     ]
     flagged, samples = sum(one.flagged for one in audit.clients), sum(one.samples for one in audit.clients)
+    expected = sum(one.expected or 0.0 for one in audit.clients)
     facts = {
         "Suspects": f"{formatting.count(flagged)} of {formatting.count(samples)} labels",
-        "Estimated noise": formatting.share(flagged / max(samples, 1)),
+        "Expected wrong": f"{formatting.count(round(expected))} ({formatting.share(expected / max(samples, 1))})",
         "Judged by": f"the model of {record.model}",
         "Classes": formatting.count(len(record.classes)),
         **({"Note": record.warning} if record.warning else {}),

@@ -1,7 +1,7 @@
 """Finished runs as pages show them: runs that differ only by seed form a group."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ class FinishedRun:
     curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of the rounds that were evaluated
     flagged: int  # labels that look wrong
     samples: int
+    expected_wrong: float | None = None  # labels, by the scores; None where these are not known
 
     @property
     def classes(self) -> list[str]:
@@ -76,11 +77,15 @@ def read_run(path: Path) -> FinishedRun:
     curve = [(record.round, record.accuracy) for record in folder.read_history() if record.accuracy is not None]
     if summary.sites:  # of a federation: the lists stay with the sites
         samples = sum(site.samples for site in summary.sites.values())
-        flagged = _count_flagged(summary)
-    else:
-        suspects = folder.audit.read_suspects()
-        samples, flagged = len(suspects), sum(row.flagged for row in suspects)
-    return FinishedRun(folder, experiment, summary, curve, flagged, samples)
+        return FinishedRun(folder, experiment, summary, curve, _count_flagged(summary), samples)
+    suspects = folder.audit.read_suspects()
+    run = FinishedRun(folder, experiment, summary, curve, sum(row.flagged for row in suspects), len(suspects))
+    return replace(run, expected_wrong=sum(row.score for row in suspects)) if has_bounds(run) else run
+
+
+def has_bounds(run: Audited) -> bool:
+    """Return whether the version that judged the labels knew their probabilities; its summary has bounds then."""
+    return run.summary.estimated is not None and bool(run.summary.estimated.intervals)
 
 
 def _count_flagged(summary: RunSummary) -> int:

@@ -49,6 +49,7 @@ def collect_suspects(
         missing_images=missing_images,
         truth_known=run.truth_known,
         originals=None if federated is None else find_originals(federated),
+        unflagged_note=audit.unflagged_note,
     )
     return with_large_pictures(data, images.mode, images.folder)
 

@@ -72,6 +72,7 @@ class FinishedModel:
             estimated=estimated,
             versions={"rofl": __version__, "torch": torch.__version__},
             model_accuracy=self.summary.model_accuracy,
+            tested_as_given=self.summary.noise.achieved is None,
         )
 
     def load_data(

@@ -196,9 +196,10 @@ def describe_chance(agreement: float, majority: float, index: int) -> str:
 
 
 def _against_majority(agreement: float, majority: float) -> str:
+    chance = ", which may be chance" if agreement > majority else ""
     return (
         f"it agrees with {100 * agreement:.1f} % of the labels, and always predicting the most frequent one would "
-        f"agree with {100 * majority:.1f} %"
+        f"agree with {100 * majority:.1f} %{chance}"
     )
 
 

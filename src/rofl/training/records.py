@@ -154,15 +154,17 @@ class AuditRecord(_Record):
     estimated: NoiseEstimate
     versions: dict[str, str] = {}
     model_accuracy: float | None = None  # of the model on the test part of its run, in per cent; None if not known
+    tested_as_given: bool = False  # whether labels of that test part may be wrong, too
 
     @property
     def warning(self) -> str:
         """Why suspects may be mistakes of the model; "" if it flags more labels than it is wrong about by itself."""
         if self.model_accuracy is None or not 0 < 100 * self.estimated.ratio <= 100 - self.model_accuracy:
             return ""
+        unless = ", unless many of those test labels are wrong, too" if self.tested_as_given else ""
         return (
             f"the model disagrees with {100 - self.model_accuracy:.1f} % of the test labels of its own run, and flags "
-            f"{100 * self.estimated.ratio:.1f} % of the labels here: suspects may be its own mistakes"
+            f"{100 * self.estimated.ratio:.1f} % of the labels here: suspects may be its own mistakes{unless}"
         )
 
     def to_json(self) -> str:

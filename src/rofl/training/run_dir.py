@@ -81,14 +81,20 @@ class RunDir:
         """Return the settings that the run was started with; names of 0.1 are read too."""
         if not self.exists():
             raise self._no_run()
-        return parse_experiment(read_toml(self.path / "config.toml"))
+        settings = read_toml(self.path / "config.toml")
+        if not settings.keys() & {"method", "data", "rounds"}:  # other programs have a config.toml, too
+            raise self._no_run(f"{self.path} is not a run folder: its config.toml is of another program.")
+        return parse_experiment(settings)
 
-    def _no_run(self) -> UserError:
+    def _no_run(self, sentence: str = "") -> UserError:
         """Return the error of a folder that holds no run, which suggests a run that lies beside it."""
-        sentence = f"There is no {self.path}."
-        if self.path.exists():
-            sentence = f"{self.path} is not a run folder: it has no config.toml."
-        beside = {str(run.parent): run.stat().st_mtime for run in self.path.parent.glob("*/config.toml")}
+        if not sentence:
+            there = self.path.exists()
+            sentence = (
+                f"{self.path} is not a run folder: it has no config.toml." if there else f"There is no {self.path}."
+            )
+        runs = self.path.parent.glob(f"*/{self.log_path.name}")
+        beside = {str(run.parent): run.stat().st_mtime for run in runs if RunDir(run.parent).exists()}
         near = difflib.get_close_matches(str(self.path), beside, n=1) or sorted(beside, key=lambda run: -beside[run])
         return UserError(sentence, f"a run folder, such as {near[0]}" if near else "rofl run digits --out DIR")
 

@@ -42,3 +42,15 @@ def test_a_test_table_needs_the_same_columns(tmp_path):
         load_user_data(UserSource(str(tmp_path / "t.csv"), str(tmp_path / "test.csv")))
     write_csv(tmp_path / "test.csv", [("label", "weight", "colour", "height"), ("hen", "1", "red", "2")])
     assert len(load_user_data(UserSource(str(tmp_path / "t.csv"), str(tmp_path / "test.csv"))).test) == 1
+
+
+def test_decimal_commas_are_numbers_where_semicolons_separate(tmp_path):
+    """As spreadsheets write them in many countries; beside texts, a comma stays what it is."""
+    lines = [f"{row},5;{'NA' if row == 3 else row};a,{row % 2};{'x' if row % 2 else 'y'}" for row in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["weight;age;code;label", *lines]))
+    images = load_user_data(UserSource(str(tmp_path / "t.csv")))
+    weight, age, code = images.encoder.columns
+    assert (weight.kind, age.kind, code.kind) == ("number", "number", "category")
+    assert code.values == ("a,0", "a,1")
+    (tmp_path / "commas.csv").write_text("weight,label\n" + "".join(f'"{row},5",{row % 2}\n' for row in range(20)))
+    assert load_user_data(UserSource(str(tmp_path / "commas.csv"))).encoder.columns[0].kind == "category"

@@ -124,6 +124,16 @@ def test_a_new_table_is_encoded_as_the_one_before_whatever_its_order(tmp_path):
     assert data.train[data.ids.index("2")].flatten().tolist() == [0, 0, 0, 0]
 
 
+def test_an_empty_column_is_named_and_not_counted_as_gaps():
+    rows = [("", "1"), ("", ""), ("", "2")]
+    encoder = TableEncoder.fit(("dose", "age"), rows, [0, 1, 2])
+    assert encoder.notes(rows) == [
+        "Replaced by the mean of the column: 1 missing number.",
+        "Nothing but missing values, which tell nothing: dose.",
+    ]
+    assert encoder.notes([]) == []
+
+
 @pytest.mark.parametrize(
     ("head", "row", "sentence"),
     [

@@ -40,6 +40,12 @@ def test_accuracy_on_raw_images_is_that_of_the_run(finished: Path) -> None:
     assert summary.model_accuracy is not None
 
 
+def test_a_model_tells_in_one_line_what_it_is(finished: Path) -> None:
+    model = rofl.load(finished / "rows")
+    assert repr(model).startswith(f"TrainedModel('{model.record.title}', mlp, {len(model.classes)} classes: ")
+    assert len(repr(model)) < 120
+
+
 def test_accuracy_on_raw_rows_is_that_of_the_run(finished: Path) -> None:
     model, summary = rofl.load(finished / "rows"), RunDir(finished / "rows").read_summary()
     data = load_user_data(RunDir(finished / "rows").read_experiment().data.source)

@@ -32,7 +32,7 @@ def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], give
     Raises:
         UserError: it is none of the known forms, or is about other samples or labels.
     """
-    file = _find_file(path)
+    file = find_review(path)
     if file.suffix.casefold() in c.SUFFIXES:
         cells = read_cells(file)
         if CORRECTED not in cells:
@@ -54,7 +54,7 @@ def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], give
     return decisions
 
 
-def _find_file(path: Path) -> Path:
+def find_review(path: Path) -> Path:
     """Return the file of a review: the path itself, or the one in the folder that a tool would write."""
     if path.is_dir():
         found = [path / name for name in (LABELS, ANNOTATIONS, ISSUES) if (path / name).is_file()]

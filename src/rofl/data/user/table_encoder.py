@@ -144,15 +144,19 @@ class TableEncoder(Spec):
     def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
         """Return sentences on what of these rows was missing or not used, for the reader of results."""
         texts = self._by_name(rows, self.names if names is None else names)
-        missing = sum(
-            int(np.isnan(require_numbers(column.name, texts[column.name])).sum())
+        gaps = {
+            column.name: int(np.isnan(require_numbers(column.name, texts[column.name])).sum())
             for column in self.used
             if isinstance(column, NumberColumn)
-        )
+        }
+        empty = [name for name, count in gaps.items() if rows and count == len(rows)]
+        missing = sum(count for name, count in gaps.items() if name not in empty)
         skipped = [column.name for column in self.columns if isinstance(column, SkippedColumn)]
         sentences = []
         if missing:
             sentences.append(f"Replaced by the mean of the column: {plural(missing, 'missing number')}.")
+        if empty:
+            sentences.append(f"Nothing but missing values, which tell nothing: {list_some(empty)}.")
         if skipped:
             sentences.append(
                 f"Columns with more than {_MOST_VALUES} different texts were left out: {list_some(skipped)}."

@@ -43,6 +43,7 @@ def group_figures(group: Group) -> dict[str, str]:
         "Detection precision": formatting.with_spread([one.precision for one in summaries], formatting.share),
         "Detection recall": formatting.with_spread([one.recall for one in summaries], formatting.share),
         "Suspects": formatting.with_spread([run.flagged for run in group.runs], formatting.count),
+        "Expected wrong": formatting.with_spread([run.expected_wrong for run in group.runs], formatting.count),
     }
     if all(map(_measures_lists, summaries)):
         figures |= {

@@ -40,6 +40,7 @@ class GalleryData:
     truth_known: bool = False  # whether `federated` knows which labels are wrong
     originals: Originals | None = None  # the images in their own size, and the cells of a table
     large: LargePictures = _NO_LARGE
+    unflagged_note: str = ""  # about wrong labels among those that are not flagged
 
     @property
     def shown(self) -> Sequence[SuspectRow]:
@@ -95,7 +96,8 @@ def gallery(data: GalleryData) -> Section:
         The section; a sentence instead of cards where no label is flagged.
     """
     if not data.suspects:
-        return Section(render("notice.html.j2", heading="Suspects", sentence="No label was flagged."))
+        sentence = f"No label was flagged. {data.unflagged_note}".strip()
+        return Section(render("notice.html.j2", heading="Suspects", sentence=sentence))
     html = render(
         "gallery.html.j2",
         flagged=len(data.suspects),
@@ -104,6 +106,7 @@ def gallery(data: GalleryData) -> Section:
         truth_known=data.truth_known,
         columns=_columns(data),
         copies=data.large.copies,
+        unflagged_note=data.unflagged_note,
         has_pictures=data.has_pictures,
     )
     scripts = Markup("\n").join(map(read_static, _SCRIPTS))

@@ -111,8 +111,11 @@ def _tiles(group: Group) -> list[Tile]:
     """Return the figures besides accuracy; those that need the true labels only where these are known."""
     figures = group_figures(group)
     samples = formatting.average([run.samples for run in group.runs], formatting.count)
+    scored = all(run.expected_wrong is not None for run in group.runs)
+    expected = {"Expected wrong": "labels: the sum of all scores"} if scored else {}
     notes = {
         "Suspects": f"of {samples} labels",
+        **expected,
         **truth_notes(group),
         "Time": "for all rounds",
         "Sent up": "by clients, all rounds",

@@ -95,10 +95,10 @@ function make(tag, name, text = "") {
   return element;
 }
 
-// an element with a user's name as text; the middle of a long one is left out, and a path breaks after a slash
+// an element with a user's name as text; the middle of a long one is left out, and it may break after a slash or an underscore
 function named(tag, name) {
   const element = make(tag), shown = name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name;
-  shown.split("/").forEach((part, k) => element.append(...(k ? ["/", make("wbr"), part] : [part])));
+  shown.split(/(?<=[/_])/).forEach((part, k) => element.append(...(k ? [make("wbr"), part] : [part])));
   element.title = name;
   return element;
 }

@@ -15,6 +15,7 @@ from rofl.data.preprocessing import TablePreprocessing, TextPreprocessing
 from rofl.data.raw_images import RawImages, read_raw_images
 from rofl.data.raw_tables import read_codes, read_raw_rows
 from rofl.data.raw_texts import read_raw_texts
+from rofl.data.user.names import list_some
 from rofl.errors import UserError
 from rofl.methods.inference import CHUNK
 from rofl.models import Network
@@ -44,6 +45,11 @@ class TrainedModel:
 
     record: ModelRecord
     network: Network = field(repr=False)
+
+    def __repr__(self) -> str:
+        """Return what it is in one line; a table's encoder alone would fill a screen."""
+        names = list_some(self.classes)
+        return f"TrainedModel({self.record.title!r}, {self.record.network.name}, {len(self.classes)} classes: {names})"
 
     @property
     def classes(self) -> tuple[str, ...]:
