@@ -121,7 +121,8 @@ def join(
             name=name,
             source=_source(config),
             progress=on_progress,
-            fewest_rows=_fewest_rows(policy),
+            fewest_rows=policy.min_rows_per_fact,
+            tells_columns=policy.send_columns,
         )
         data.load()  # so that a mistake in the data shows before the coordinator is called
     log = EventLog(folder / LOG_FILE)
@@ -155,7 +156,13 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     if config.data is None:
         raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
     policy = read_policy(config)
-    data = LocalData(name=name, source=_source(config), progress=on_progress, fewest_rows=_fewest_rows(policy))
+    data = LocalData(
+        name=name,
+        source=_source(config),
+        progress=on_progress,
+        fewest_rows=policy.min_rows_per_fact,
+        tells_columns=policy.send_columns,
+    )
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
     other = replace(data.load(), classes=tuple(dict.fromkeys((*data.load().classes, "another class"))))
     alone = data.load() if len(data.load().classes) > 1 else other
@@ -194,10 +201,6 @@ def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:
         return None, config.client, config.name or f"site-{config.client}"
     credentials = SiteCredentials.read(config.credentials)
     return credentials, credentials.index, credentials.name
-
-
-def _fewest_rows(policy: SitePolicy) -> int:
-    return policy.min_rows_per_fact if policy.send_columns else 0
 
 
 def _source(config: SiteConfig) -> user.UserSource:

@@ -123,13 +123,16 @@ class LocalData(_SiteData):
         name: The site's name.
         source: The path of the data, and how to read it.
         progress: Called while images are decoded.
-        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows; 0 to say nothing of them.
+        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows, and agreed columns have it
+            only then.
+        tells_columns: Of a table: whether anything of its columns leaves with the greeting.
     """
 
     name: str = "site"
     source: user.UserSource = field(default_factory=lambda: user.UserSource(""))
     progress: user.Progress | None = None
     fewest_rows: int = 10
+    tells_columns: bool = True
     _images: Dataset | None = None  # in the form that was loaded last
     _info: SiteInfo | None = None
 
@@ -166,6 +169,7 @@ class LocalData(_SiteData):
                 "test_path": self.source.test_path,
                 "partition": "iid",
                 "client_name": self.name,
+                "min_rows": self.fewest_rows if agreed.columns else 0,
             }
         )
         images = self._in_form(spec.source)
@@ -185,7 +189,7 @@ class LocalData(_SiteData):
 
     def _columns(self, encoder: user.Encoder) -> str:
         """Return what this site says of its table's columns: facts about many rows, as its policy allows."""
-        if not self.fewest_rows and isinstance(encoder, user.TableEncoder):
+        if not self.tells_columns and isinstance(encoder, user.TableEncoder):
             return user.TableEncoder(columns=()).model_dump_json()
         listing = user.list_samples(self.source)
         rows = [each.content for each in listing.samples if not each.test and isinstance(each.content, tuple)]
