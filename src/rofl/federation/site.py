@@ -13,6 +13,7 @@ from rofl.data import user
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.answered import AnsweredRequests
 from rofl.federation.credentials import SiteCredentials
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.masking.site_masks import SiteMasks
@@ -127,12 +128,15 @@ def join(
         data.load()  # so that a mistake in the data shows before the coordinator is called
     log = EventLog(folder / LOG_FILE)
     log.write("joined", server=server, name=name, version=__version__, policy=policy.model_dump(mode="json"))
+    masks = SiteMasks(client, home / "masks", credentials)
+    data.noise_key = masks.noise_key
     gate = SiteGate(
         policy,
         config.data is not None,
-        SiteMasks(client, home / "masks", credentials),
+        masks,
         log,
         AgreementFile(home / "agreement.toml"),
+        AnsweredRequests(home / "answered.json"),
         consent,
     )
     SiteNode(server, data, client, home, credentials, on_message, gate, finished=done).run()

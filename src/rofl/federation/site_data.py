@@ -2,7 +2,9 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 
 from flwr.app import Context
 
@@ -24,10 +26,12 @@ class _SiteData(ABC):
     Attributes:
         out: Where the site's run folder goes at the end; None for none.
         data_dir: The folder of published data sets; $ROFL_DATA where None.
+        noise_key: The secret that the site's noise of differential privacy follows from.
     """
 
     out: Path | None = None
     data_dir: Path | None = None
+    noise_key: bytes = field(default_factory=partial(token_bytes, 32), repr=False)
     _clients: dict[tuple[str, int], SiteClient] = field(default_factory=dict)  # by settings and client number
 
     def client(self, request: RoundRequest, context: Context) -> SiteClient:
@@ -44,7 +48,7 @@ class _SiteData(ABC):
             federated, network = load_inputs(local, self.data_dir, images)
             for key in [key for key in self._clients if key[0] != request.settings]:
                 del self._clients[key]  # of a run that is over
-            method = experiment.build_method(secret_noise=True)  # nobody else may draw its noise again
+            method = experiment.build_method(self.noise_key)  # nobody else may draw its noise again
             self._clients[request.settings, number] = SiteClient.create(
                 local, method, federated, network, number, self.out
             )

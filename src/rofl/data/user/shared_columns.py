@@ -122,9 +122,7 @@ def count_features(encoder: Encoder) -> int:
     return int(encoder.transform([]).shape[1])
 
 
-def align_rows(
-    encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int = 0
-) -> tuple[Encoder, Rows, list[str]]:
+def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int = 0) -> tuple[Encoder, Rows, list[str]]:
     """Return rows in the agreed columns; what a table lacks, or has as a text in place of a number, is missing.
 
     What few rows have is missing, too: whoever chooses the columns could otherwise name one patient, whose feature is 0
