@@ -312,7 +312,7 @@ def test_a_reply_is_no_larger_than_what_was_asked_allows(sent: int, most: int, m
     """One site must not fill the coordinator's memory."""
     grid, superlink = CarefulGrid("127.0.0.1:9", None, "token"), EndlessReplies()
     monkeypatch.setattr(grid, "_run", Run.create_empty(1))
-    monkeypatch.setattr(grid, "_runtime_client", superlink)
+    monkeypatch.setattr(CarefulGrid, "_runtime_client", property(lambda self: superlink))
     monkeypatch.setattr(HttpGrid, "push_messages", lambda self, messages: ["question"])
     InMemoryGrid(lambda message, context: message, [])  # type: ignore[arg-type, return-value]  # messages need a run
     array = Array(torch.zeros(sent, dtype=torch.uint8).numpy())

@@ -202,7 +202,7 @@ def test_a_run_folder_from_elsewhere_does_not_bring_code_along(tmp_path) -> None
 def evil_run(folder: Path, **names: str) -> Path:
     """A run folder of somebody else, with code beside it that marks that it ran."""
     folder.mkdir(parents=True)
-    (folder / "code.py").write_text("open('it-ran', 'w')")
+    (folder / "code.py").write_text("import pathlib; pathlib.Path('it-ran').touch()")
     settings = "".join(f'[{table}]\nname = "{name}"\n' for table, name in names.items())
     (folder / "config.toml").write_text(f"rounds = 1\n{settings}")
     return folder
