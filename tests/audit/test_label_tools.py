@@ -5,6 +5,7 @@ packages, which takes minutes to install.
 """
 
 import json
+import random
 import zipfile
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
@@ -303,6 +304,20 @@ def test_reviews_that_cannot_be_read_are_one_sentence(name: str, judged: Judged,
         judged.read(path)
     assert str(path) in refused.value.sentence
     assert "\n" not in refused.value.sentence
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_damaged_zip_is_one_sentence(kind: int, judged: Judged, tmp_path: Path) -> None:
+    path, chance = tmp_path / "back.zip", random.Random(kind)
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("annotations.xml", f"<annotations>{'<image/>' * 200}</annotations>")
+    whole = path.read_bytes()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        with pytest.raises(UserError):
+            judged.read(path)
 
 
 def test_a_zip_that_declares_too_much_is_not_unpacked(

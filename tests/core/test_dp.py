@@ -1,4 +1,5 @@
 import math
+import os
 
 import pytest
 import torch
@@ -7,7 +8,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from rofl.core.dp import add_noise, clip_norm, l2_norm, part_weights, privatize, standard_normal
+from rofl.core.dp import (
+    NoiseSource,
+    add_noise,
+    clip_norm,
+    l2_norm,
+    part_weights,
+    privatize,
+    secret_bytes,
+    standard_normal,
+)
 from rofl.core.rng import generator
 from tests.core.draws import real, values
 from tests.naive import privacy
@@ -82,7 +92,7 @@ def test_all_parts_together_are_a_vector_of_length_one_in_units_of_equal_noise(
     parts: list[list[float]], bound: float
 ) -> None:
     """The sensitivity on which epsilon rests; each part's noise is divided by its weight, so its unit is too."""
-    clipped = privatize([named(part) for part in parts], bound, noise=0.0, clients=3, rng=None)
+    clipped = privatize([named(part) for part in parts], bound, noise=0.0, clients=3, rng=os.urandom)
     each = part_weights([len(part) for part in parts])
     assert privacy.joint_length([flat(part).tolist() for part in clipped], each, bound) <= 1
 
@@ -90,11 +100,11 @@ def test_all_parts_together_are_a_vector_of_length_one_in_units_of_equal_noise(
 # --- noise ---
 
 MANY = 100_000
-STATES = {"seeded": generator(0, "test"), "secret": None}
+STATES = {"seeded": generator(0, "test"), "system": os.urandom, "secret": secret_bytes(b"key", "test")}
 
 
 @pytest.mark.parametrize("rng", STATES.values(), ids=STATES.keys())
-def test_noise_is_standard_normal(rng: torch.Generator | None) -> None:
+def test_noise_is_standard_normal(rng: NoiseSource) -> None:
     drawn = standard_normal(torch.empty(MANY, dtype=torch.float64), rng)
     assert bool(torch.isfinite(drawn).all())
     normal = torch.distributions.Normal(0.0, 1.0)
@@ -104,13 +114,22 @@ def test_noise_is_standard_normal(rng: torch.Generator | None) -> None:
     assert abs(float((drawn[1:] * drawn[:-1]).mean())) < 5 / math.sqrt(MANY)
 
 
-def test_seeded_noise_can_be_repeated_and_secret_noise_cannot() -> None:
+def test_seeded_noise_can_be_repeated_and_the_systems_cannot() -> None:
     tensors = {"w": torch.zeros(50), "b": torch.zeros(2, 3)}
     first, again = (add_noise(tensors, 1.0, generator(7, "noise")) for _ in range(2))
     assert all(torch.equal(first[name], again[name]) for name in tensors)
-    first, again = (add_noise(tensors, 1.0, None) for _ in range(2))
+    first, again = (add_noise(tensors, 1.0, os.urandom) for _ in range(2))
     assert not any(torch.equal(first[name], again[name]) for name in tensors)
     assert {name: value.dtype for name, value in first.items()} == dict.fromkeys(tensors, torch.float32)
+
+
+def test_secret_noise_follows_from_its_key_and_from_all_facts() -> None:
+    facts = [("7", "0", "ab"), ("7", "0", "cd"), ("7", "1", "ab"), ("8", "0", "ab")]
+    drawn = [secret_bytes(key, *each)(64) for key in (b"one", b"two") for each in facts]
+    assert len(set(drawn)) == 8
+    assert secret_bytes(b"one", *facts[0])(64) == drawn[0]
+    source = secret_bytes(b"one", *facts[0])
+    assert source(64) == drawn[0] != source(64)
 
 
 def test_noise_does_not_depend_on_the_order_of_names() -> None:

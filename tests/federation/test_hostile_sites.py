@@ -13,6 +13,11 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import Message as MessageProto
+from flwr.proto.message_pb2 import Metadata, ObjectTree, PullObjectRequest, PullObjectResponse
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+from flwr.supercore.run import Run
+from flwr.superlink.grid import HttpGrid
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
@@ -20,6 +25,7 @@ from rofl.federation import make_client_app
 from rofl.federation.event_log import LOG_FILE, EventLog, read_log
 from rofl.federation.farewells import Farewells
 from rofl.federation.flower_engine import FlowerEngine
+from rofl.federation.flower_internal.careful_grid import CarefulGrid
 from rofl.federation.greeting_checks import Conditions
 from rofl.federation.protocol import PROTOCOL, RoundRequest, put_sums
 from rofl.federation.round_driver import RoundDriver
@@ -282,3 +288,35 @@ def test_a_site_is_remembered_as_it_greeted(tmp_path: Path) -> None:
     (tmp_path / "sites.json").write_text("[1]")
     with pytest.raises(UserError, match="is damaged"):
         SitesFile(tmp_path / "sites.json").read()
+
+
+class EndlessReplies:
+    """A SuperLink to which a site sent a reply of a gigabyte, in parts of 5 MB."""
+
+    def __init__(self) -> None:
+        self.pulled = 0
+
+    def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:
+        parts = [ObjectTree(object_id=str(number)) for number in range(200)]
+        reply = MessageProto(metadata=Metadata(message_id="reply", reply_to_message_id=request.message_ids[0]))
+        tree = ObjectTree(object_id="reply", children=parts)
+        return PullAppMessagesResponse(messages_list=[reply], message_object_trees=[tree])
+
+    def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:
+        self.pulled += 5 * 2**20
+        return PullObjectResponse(object_found=True, object_available=True, object_content=bytes(5 * 2**20))
+
+
+@pytest.mark.parametrize(("sent", "most"), [(0, 2**27), (2**23, 2**27 + 2**26)])
+def test_a_reply_is_no_larger_than_what_was_asked_allows(sent: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One site must not fill the coordinator's memory."""
+    grid, superlink = CarefulGrid("127.0.0.1:9", None, "token"), EndlessReplies()
+    monkeypatch.setattr(grid, "_run", Run.create_empty(1))
+    monkeypatch.setattr(CarefulGrid, "_runtime_client", property(lambda self: superlink))
+    monkeypatch.setattr(HttpGrid, "push_messages", lambda self, messages: ["question"])
+    InMemoryGrid(lambda message, context: message, [])  # type: ignore[arg-type, return-value]  # messages need a run
+    array = Array(torch.zeros(sent, dtype=torch.uint8).numpy())
+    grid.push_messages([Message(RecordDict({"arrays": ArrayRecord({"model": array})}), 2, "train")])
+    (reply,) = grid.pull_messages(["question"])
+    assert reply.has_error()
+    assert most < superlink.pulled < most + 2**24

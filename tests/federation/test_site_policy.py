@@ -15,11 +15,13 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from flwr.app import Context, Message, RecordDict
 
 from rofl.config.schema import Experiment
+from rofl.core.tensors import digest
 from rofl.data import user
 from rofl.data.downloads import RemoteFile, fetch
 from rofl.errors import UserError
 from rofl.federation import make_client_app
 from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.answered import MOST_MODELS, AnsweredRequests
 from rofl.federation.event_log import EventLog, read_log
 from rofl.federation.masking.mask_messages import put_session
 from rofl.federation.masking.peers import Peer
@@ -63,8 +65,10 @@ class Site:
         experiment, images = self.data.localize_config(chosen, 0)
         return chosen.build_method().init(load_inputs(experiment, None, images)[1].build())
 
-    def ask(self, kind: str, chosen: Experiment, state: ServerState | None = None, index: int = 1) -> RecordDict:
-        request = encode_request(RoundRequest(chosen.toml(), index), state or self.state(chosen))
+    def ask(
+        self, kind: str, chosen: Experiment, state: ServerState | None = None, index: int = 1, state_round: int = 0
+    ) -> RecordDict:
+        request = encode_request(RoundRequest(chosen.toml(), index, state_round, "[]"), state or self.state(chosen))
         content: RecordDict = self.app(Message(request, 2, kind), self.context).content
         return content
 
@@ -74,7 +78,9 @@ def open_site(scans: Path) -> Site:
 
 
 def guarded(scans: Path, log: Path | None = None, **conditions: Any) -> Site:
-    return Site(scans, SiteGate(SitePolicy(**conditions), own_data=True, log=EventLog(log), agreed=AgreementFile()))
+    gate = SiteGate(SitePolicy(**conditions), own_data=True, log=EventLog(log), agreed=AgreementFile())
+    gate.answered = AnsweredRequests()
+    return Site(scans, gate)
 
 
 # --- attacks that the settings alone made possible ---
@@ -139,6 +145,44 @@ def test_an_image_is_not_read_through_batch_norms_running_mean(scans: Path) -> N
         read_image(guarded(scans))
     with pytest.raises(Refusal, match=r"asks for an update of 1 samples, and .* min_samples_per_update = 20"):
         read_image(guarded(scans, subsetting=True))
+
+
+def test_the_noise_of_privacy_is_not_averaged_out_by_asking_again_and_again(scans: Path) -> None:
+    """Fresh noise on each answer would have a mean of 0; what is below it is the update."""
+    site = guarded(scans, min_privacy_noise=0.7)
+    chosen = site.settings(clients=2, cohort=2, privacy__clip=1.0, privacy__noise=1.0)
+    answers = [decode_update(site.ask("train", chosen)).model for _ in range(3)]
+    assert all(torch.equal(answers[0][name], each[name]) for each in answers for name in each)
+    other = guarded(scans, min_privacy_noise=0.7)  # another site with the same samples has another secret
+    assert digest(decode_update(other.ask("train", chosen)).model) != digest(answers[0])
+    state = site.state(chosen)
+    changed = ServerState({name: value + 1e-6 for name, value in state.model.items()}, state.aux)
+    with pytest.raises(Refusal, match="asks for train 1 with yet another model, after 1 before"):
+        site.ask("train", chosen, changed)
+    with pytest.raises(Refusal, match="asks for train 1 with yet another model"):  # nor from another client state
+        site.ask("train", chosen, state_round=1)
+    assert site.ask("train", chosen, changed, index=2)
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate", "query.noise", "query.report", "query.finish"])
+def test_a_request_is_answered_for_few_models(scans: Path, tmp_path: Path, kind: str) -> None:
+    """Counts by class of one model after another would sort all samples along any direction, and give the images."""
+    site = guarded(scans)
+    site.gate.answered = AnsweredRequests(tmp_path / "answered.json")
+    chosen = site.settings(clients=2)
+    state = site.state(chosen)
+    models = [
+        ServerState({name: value + number for name, value in state.model.items()}, state.aux)
+        for number in range(MOST_MODELS + 1)
+    ]
+    if kind == "query.finish":
+        site.ask("evaluate", chosen, state)  # what is agreed on
+    for each in models[:-1]:
+        assert site.ask(kind, chosen, each)
+    site.gate.answered = AnsweredRequests(tmp_path / "answered.json")  # a restart forgets nothing
+    with pytest.raises(Refusal, match=f"with yet another model, after {MOST_MODELS} before"):
+        site.ask(kind, chosen, models[-1])
+    assert site.ask(kind, chosen, models[2])
 
 
 def test_privacy_is_not_asked_for_once_and_left_out_the_next_time(scans: Path, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def write_patients(path: Path, shift: float, only: str = "", extra: bool = False
     return path
 
 
-def site(path: Path, name: str, fewest: int = 5) -> LocalData:
-    return LocalData(name=name, source=user.UserSource(str(path)), fewest_rows=fewest)
+def site(path: Path, name: str, fewest: int = 5, tells: bool = True) -> LocalData:
+    return LocalData(name=name, source=user.UserSource(str(path)), fewest_rows=fewest, tells_columns=tells)
 
 
 def test_tables_are_encoded_alike_and_only_facts_about_many_rows_leave(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_mean_of_few_numbers_and_a_rare_text_do_not_leave() -> None:
 
 
 def test_what_a_site_does_not_say_the_coordinator_may_declare(tmp_path: Path) -> None:
-    sites = [site(write_patients(tmp_path / f"{name}.csv", 100), name, fewest=0) for name in ("north", "east")]
+    sites = [site(write_patients(tmp_path / f"{name}.csv", 100), name, tells=False) for name in ("north", "east")]
     greetings = [each.describe(RoundRequest(""), context()) for each in sites]
     assert all("dose" not in each.columns for each in greetings)
     with pytest.raises(UserError, match="no column in common"):
@@ -110,6 +110,33 @@ def test_what_a_site_does_not_say_the_coordinator_may_declare(tmp_path: Path) ->
     chosen = negotiate(greetings, {"rounds": 1, "data.columns": declared})
     client = sites[0].client(RoundRequest(chosen.toml()), context())
     assert client.federated.images.train.shape[1:] == (1, 1, 1)
+
+
+def read_label(data: LocalData, column: CategoryColumn | NumberColumn) -> list[int]:
+    """Declare a column that singles out a patient, and a model that predicts the first class of him alone."""
+    chosen = negotiate([data.load()], {"data.columns": TableEncoder(columns=(column,)).model_dump_json()})
+    chosen = chosen.model_copy(update={"model": chosen.model.model_copy(update={"name": "linear"})})
+    client = data.client(RoundRequest(chosen.toml()), context())
+    state = client.initial_state
+    weights = next(value for value in state.model.values() if value.dim() == 2)
+    bias = next(value for value in state.model.values() if value.dim() == 1)
+    weights[0], weights[1], bias[0], bias[1] = 1.0, 0.0, 0.0, 0.5
+    return client.sum_predictions(state).counts[0].tolist()  # of the first class as predicted: the classes as given
+
+
+@pytest.mark.parametrize(
+    "column", [CategoryColumn(name="drug", values=("secret drug",)), NumberColumn(name="reward", mean=0, scale=1)]
+)
+def test_a_column_that_singles_out_a_patient_tells_nothing_of_him(
+    tmp_path: Path, column: CategoryColumn | NumberColumn
+) -> None:
+    rows = [["label", "dose", "drug", "reward"]]
+    for number in range(40):
+        kind = "ill" if number % 2 else "well"
+        rows.append([kind, str(number), "secret drug" if number == 7 else kind[0], "1000" if number == 7 else ""])
+    places.write_csv(tmp_path / "north.csv", rows)
+    assert sum(read_label(site(tmp_path / "north.csv", "north", fewest=1), column)) == 1  # his label, also in a sum
+    assert sum(read_label(site(tmp_path / "north.csv", "north"), column)) == 0
 
 
 def test_texts_need_no_agreement(tmp_path: Path) -> None:

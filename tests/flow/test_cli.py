@@ -14,10 +14,12 @@ import pytest
 import typer
 
 from rofl.cli import main
-from rofl.cli.app import app
+from rofl.cli.app import app, print_message, print_warning
 from rofl.config.presets import PRESETS
 from rofl.data import DATASETS
+from rofl.errors import UserError
 from rofl.methods import METHODS
+from rofl.training.saved_model.load_model import load_model
 from tests.flow.called import rofl
 
 FEW = ("rounds=3", "data.train=100", "data.test=60", "clients=4", "cohort=2", "model.name=mlp", "method.epochs=1")
@@ -195,6 +197,77 @@ def test_a_run_folder_from_elsewhere_does_not_bring_code_along(tmp_path) -> None
         assert "their_method:Method" in done.stderr
         assert "PYTHONPATH=." in done.stderr
     assert not (tmp_path / "it-ran").exists()
+
+
+def evil_run(folder: Path, **names: str) -> Path:
+    """A run folder of somebody else, with code beside it that marks that it ran."""
+    folder.mkdir(parents=True)
+    (folder / "code.py").write_text("import pathlib; pathlib.Path('it-ran').touch()")
+    settings = "".join(f'[{table}]\nname = "{name}"\n' for table, name in names.items())
+    (folder / "config.toml").write_text(f"rounds = 1\n{settings}")
+    return folder
+
+
+@pytest.mark.parametrize("table", ["method", "model", "data"])
+def test_nor_where_python_itself_looks_into_the_current_folder(
+    tmp_path: Path, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it does for `python -m rofl`, for scripts and in notebooks; a folder is a package, too."""
+    monkeypatch.syspath_prepend("")
+    evil_run(tmp_path / "downloads" / "run", **{table: "downloads.run.code:Thing"})
+    done = rofl("resume", "downloads/run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'downloads.run.code:Thing', which is not installed" in done.stderr
+    assert not (tmp_path / "it-ran").exists()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # whoever says so is believed
+    done = rofl("resume", "downloads/run", cwd=tmp_path)
+    assert "cannot be imported (module 'downloads.run.code' has no attribute 'Thing')" in done.stderr
+    assert (tmp_path / "it-ran").exists()
+    for name in ("downloads", "downloads.run", "downloads.run.code"):
+        sys.modules.pop(name, None)
+
+
+def test_nor_does_a_process_of_its_own(tmp_path: Path) -> None:
+    evil_run(tmp_path / "downloads" / "run", method="downloads.run.code:Thing")
+    words = [sys.executable, "-m", "rofl", "resume", "downloads/run"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert not (tmp_path / "it-ran").exists()
+
+
+@pytest.mark.parametrize("name", ["runpy:run_path", "pandas.io.pickle:read_pickle", "rofl.simulation.device:os.system"])
+def test_a_run_folder_names_no_function_that_was_not_meant_as_a_data_set(tmp_path: Path, name: str) -> None:
+    """A loader gets a path below the data folder, which may be from the same archive."""
+    evil_run(tmp_path / "run", data=name)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / name).write_text("#!/bin/sh\ntouch it-ran\n" if "system" in name else "open('it-ran', 'w')")
+    (tmp_path / "data" / name).chmod(0o755)
+    done = rofl("resume", "run", "--data-dir", "data", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"the data set '{name}', which is none" in done.stderr
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_a_saved_model_brings_no_code_along_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = rofl("run", "digits", *TINY, "--out", "downloads/run", "--workers", "0", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    record = tmp_path / "downloads" / "run" / "model.json"
+    record.write_text(record.read_text().replace('"mlp"', '"downloads.code:Net"'))
+    (tmp_path / "downloads" / "code.py").write_text("open('it-ran', 'w')")
+    monkeypatch.syspath_prepend("")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"A file names the model 'downloads.code:Net', which is not installed"):
+        load_model("downloads/run")
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_what_others_say_is_printed_without_terminal_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A coordinator may name a tensor so that an error at the site clears its screen."""
+    print_message("ValueError: '\x1b[2J\x07' was not asked for\nthe next line")
+    print_warning("\x1b[2J")
+    assert capsys.readouterr().err == (
+        "ValueError: '\\x1b[2J\\x07' was not asked for\nthe next line\nwarning: \\x1b[2J\n"
+    )
 
 
 def test_a_missing_data_set_says_where_to_put_it(tmp_path, monkeypatch) -> None:

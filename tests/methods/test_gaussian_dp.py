@@ -25,8 +25,8 @@ def method(request: pytest.FixtureRequest) -> Method:
     return toy.build(name, start=2, **({"tau": "auto"} if auto else {}))
 
 
-def private(method: Method, clip: float = CLIP, noise: float = 0.0, secret: bool = False) -> Method:
-    return ProcessedMethod(method, (GaussianDP(clip, noise, len(CLIENTS), secret),))
+def private(method: Method, clip: float = CLIP, noise: float = 0.0, key: bytes = b"") -> Method:
+    return ProcessedMethod(method, (GaussianDP(clip, noise, len(CLIENTS), key),))
 
 
 def part(update: Update, name: str) -> Tensors:
@@ -91,16 +91,18 @@ def test_much_noise_leaves_everything_finite_and_trainable(method: Method) -> No
     assert all(bool((value > 0).all()) for name, value in server_state.model.items() if name.endswith("running_var"))
 
 
-def test_seeded_noise_is_a_function_of_seed_round_and_client_and_secret_noise_of_nothing() -> None:
+def test_noise_is_a_function_of_seed_round_and_client_or_of_a_secret_and_what_it_hides() -> None:
     server_state, data = FedAvg().init(toy.network()), CLIENTS["two samples"]
 
-    def sent(secret: bool, index: int = 1, client: int = 0) -> str:
-        voting = private(toy.build("plain"), clip=1e-6, noise=1e6, secret=secret)  # noise is all there is to see
+    def sent(key: bytes = b"", index: int = 1, client: int = 0, lr: float = 0.1) -> str:
+        voting = private(toy.build("plain", lr=lr), clip=1e-6, noise=1e6, key=key)  # noise is all there is to see
         return digest(toy.train(voting, server_state, data, index, client).model)
 
-    assert sent(False) == sent(False)
-    assert len({sent(False), sent(False, index=2), sent(False, client=1)}) == 3
-    assert sent(True) != sent(True)
+    assert sent() == sent()
+    assert len({sent(), sent(index=2), sent(client=1)}) == 3
+    assert sent(b"one") == sent(b"one")  # however often it is asked for, no noise is averaged out
+    others = [sent(b"two"), sent(b"one", index=2), sent(b"one", client=1), sent(b"one", lr=0.2)]
+    assert len({sent(), sent(b"one"), *others}) == 6
 
 
 def test_the_clients_state_stays_with_it_and_is_the_methods_own() -> None:

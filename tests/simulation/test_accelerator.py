@@ -104,7 +104,7 @@ def test_images_in_files_follow_batch_by_batch(files: ImageFiles) -> None:
 def test_noise_from_the_systems_entropy_goes_there() -> None:
     with accelerator():
         like = torch.zeros(3, 2).to(DEVICE)
-        drawn = standard_normal(like, rng=None)
+        drawn = standard_normal(like)
     assert (drawn.device, drawn.dtype, drawn.shape) == (DEVICE, like.dtype, like.shape)
 
 

@@ -48,9 +48,9 @@ def test_delta_is_for_the_accountant_alone() -> None:
 def test_off_means_the_method_itself_and_on_the_method_within() -> None:
     off, on = tiny().build_method(), tiny(**NOISY).build_method()
     assert isinstance(off, Rofl)
-    assert on == ProcessedMethod(off, (GaussianDP(clip=0.5, noise=0.5, cohort=3, secret=False),))
-    secret = tiny(**NOISY).build_method(secret_noise=True)
-    assert secret == ProcessedMethod(off, (GaussianDP(0.5, 0.5, 3, secret=True),))
+    assert on == ProcessedMethod(off, (GaussianDP(clip=0.5, noise=0.5, cohort=3),))
+    secret = tiny(**NOISY).build_method(b"key")
+    assert secret == ProcessedMethod(off, (GaussianDP(0.5, 0.5, 3, b"key"),))
 
 
 def test_settings_of_runs_before_there_was_privacy_are_the_same_experiment() -> None:

@@ -66,8 +66,8 @@ def test_full_means_the_method_itself_and_other_forms_are_outside_of_all_else() 
     assert isinstance(plain, Rofl)
     assert tiny(transport="half").build_method() == ProcessedMethod(plain, (Bfloat16(),))
     assert tiny(transport="fixed").build_method() == ProcessedMethod(plain, (FixedPoint(cohort=3),))
-    private = GaussianDP(clip=0.5, noise=0.5, cohort=3, secret=True)
-    both = tiny(transport="half", **noise).build_method(secret_noise=True)
+    private = GaussianDP(clip=0.5, noise=0.5, cohort=3, key=b"key")
+    both = tiny(transport="half", **noise).build_method(b"key")
     assert both == ProcessedMethod(plain, (private, Bfloat16()))  # rounded after the noise
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperArgument, TyperGroup
 
-from rofl.errors import UserError
+from rofl.errors import UserError, one_line
 
 # What users of other programs try as options; all settings are in docs/settings.md.
 SETTINGS_OF_OPTIONS = {
@@ -82,13 +82,20 @@ stdout = Console()
 
 
 def print_message(text: str) -> None:
-    """Print a message on stderr as it is: no markup, no colours, no line breaks added."""
-    stderr.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print a message on stderr as it is: no markup, no colours, no line breaks added.
+
+    What a site or a coordinator sent may be part of it, so that control characters are spelled out.
+    """
+    stderr.print(_without_codes(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_warning(text: str) -> None:
     """Print a warning on stderr, in yellow."""
-    stderr.print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    stderr.print(f"warning: {_without_codes(text)}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _without_codes(text: str) -> str:
+    return "\n".join(map(one_line, text.split("\n")))
 
 
 def print_json(content: object) -> None:

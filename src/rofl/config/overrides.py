@@ -6,10 +6,13 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from rofl.core.registry import Registry
 from rofl.core.settings import Settings, rename
+from rofl.data.dataset_registry import DATASETS
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.methods import METHODS
+from rofl.models import MODELS
 
 _MAX_BYTES = 2**20  # of a file of settings
 
@@ -97,14 +100,19 @@ def read_toml(path: Path) -> Settings:
     """Return the tables of a TOML file.
 
     Raises:
-        UserError: The file cannot be read, or is no TOML.
+        UserError: The file cannot be read, is no TOML, or names a module that only the file vouches for.
     """
     try:
-        return tomllib.loads(read_regular(path, _MAX_BYTES).decode())
+        settings = tomllib.loads(read_regular(path, _MAX_BYTES).decode())
     except OSError as error:
         raise UserError(f"{path} cannot be read as TOML ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number too long, tables too deep
         raise UserError(f"{path} cannot be read as TOML ({error}).") from error
+    registries: Mapping[str, Registry[Any]] = {"method": METHODS, "model": MODELS, "data": DATASETS}
+    for table, registry in registries.items():
+        chosen = settings.get(table)
+        registry.check_file_name(chosen.get("name") if isinstance(chosen, Mapping) else None)
+    return settings
 
 
 def method_fields(kind: type) -> list[str]:

@@ -165,19 +165,19 @@ class Experiment(Spec):
             )
         return self
 
-    def build_method(self, secret_noise: bool = False) -> Method:
+    def build_method(self, noise_key: bytes = b"") -> Method:
         """Return the method for this experiment's label noise (tau = "known" becomes its ratio), with postprocessors.
 
         Args:
-            secret_noise: draw the noise of differential privacy from the operating system's entropy. Clients of a real
-                federation must: whoever can draw the noise again can subtract it.
+            noise_key: a secret that the noise of differential privacy follows from; empty to draw it from the seed. A
+                client of a real federation has one of its own: whoever can draw the noise again can subtract it.
         """
         method = _build_method(self.method_name, self.method)
         method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
         method = method.with_clients(self.clients)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
-            postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, secret_noise))
+            postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, noise_key))
         if self.bounds.on:
             bounds = self.bounds
             postprocessors.append(NormBounds(bounds.quantile, bounds.margin, clips=not self.privacy.clip))

@@ -10,9 +10,13 @@ guarantee is the same: scaled by a_j / C, the parts together form a vector of no
 coordinate.
 """
 
+import hashlib
+import hmac
+import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -20,12 +24,13 @@ from torch import Tensor
 
 from rofl.core.tensors import Tensors, zeros_like
 
+RandomBytes: TypeAlias = Callable[[int], bytes]  # returns so many random bytes, others at each call
+NoiseSource: TypeAlias = torch.Generator | RandomBytes  # a seeded generator is for simulations only
+
 _ROUNDING = 1e-6  # clipped vectors are shorter than allowed by this share, so that rounding never makes them longer
 
 
-def privatize(
-    parts: Sequence[Tensors], bound: float, noise: float, clients: int, rng: torch.Generator | None
-) -> list[Tensors]:
+def privatize(parts: Sequence[Tensors], bound: float, noise: float, clients: int, rng: NoiseSource) -> list[Tensors]:
     """Return one client's summand, each part clipped to `bound` and with this client's share of the noise.
 
     Args:
@@ -81,7 +86,7 @@ def clip_norm(tensors: Tensors, bound: float) -> Tensors:
     return {name: value * (bound / norm * (1 - _ROUNDING)) for name, value in tensors.items()}
 
 
-def add_noise(tensors: Tensors, spread: float, rng: torch.Generator | None) -> Tensors:
+def add_noise(tensors: Tensors, spread: float, rng: NoiseSource) -> Tensors:
     """Return the tensors with independent Gaussian noise added to each number.
 
     Args:
@@ -96,17 +101,36 @@ def add_noise(tensors: Tensors, spread: float, rng: torch.Generator | None) -> T
     return {name: value + spread * drawn[name] for name, value in tensors.items()}
 
 
-def standard_normal(like: Tensor, rng: torch.Generator | None) -> Tensor:
+def standard_normal(like: Tensor, rng: NoiseSource = os.urandom) -> Tensor:
     """Return standard normal numbers of a tensor's shape and type, on its device.
 
     Args:
         like: the tensor.
         rng: a seeded generator, for simulations only: whoever knows the seed can draw the noise again and subtract
-            it. If None, the numbers come from the operating system's entropy, and nobody can.
+            it. Or a source of bytes that nobody else can draw: `secret_bytes`, or the operating system's entropy.
     """
-    if rng is not None:
+    if isinstance(rng, torch.Generator):
         return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)
-    bits = np.frombuffer(os.urandom(8 * like.numel()), dtype=np.uint64) >> 12  # whole numbers below 2^52
+    bits = np.frombuffer(rng(8 * like.numel()), dtype=np.uint64) >> 12  # whole numbers below 2^52
     uniform = (bits + 0.5) / 2.0**52  # exact, and never 0 or 1
     normal: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
     return normal.to(like).reshape(like.shape)
+
+
+def secret_bytes(key: bytes, *facts: str) -> RandomBytes:
+    """Return a source of bytes that follow from a secret key and from facts, and that nobody without the key can draw.
+
+    Noise that follows from what it is added to is the same however often somebody asks. Fresh noise would average out
+    over many answers.
+
+    Args:
+        key: the secret.
+        *facts: what the noise is for; others give unrelated bytes.
+    """
+    seed = hmac.digest(key, "\x1f".join(facts).encode(), "sha256")
+    numbers = itertools.count()
+
+    def draw(count: int) -> bytes:
+        return hashlib.shake_256(seed + next(numbers).to_bytes(8)).digest(count)
+
+    return draw

@@ -1,13 +1,19 @@
 """Names for methods, networks and data sets: built in, from installed packages, or `package.module:name`."""
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from rofl.errors import UserError, unknown
 
 _HINT = "package.module:name, where Python finds it; PYTHONPATH=. for one in this folder"
+_TRUST = "PYTHONPATH=. for a module of your own in this folder, or import it before, in Python"
 _Value = TypeVar("_Value")
 
 
@@ -43,6 +49,35 @@ class Registry(dict[str, _Value], Generic[_Value]):
             return self._load(name, point.load)
         raise unknown(self.kind, name, self.names())
 
+    def check_file_name(self, name: Any) -> None:
+        """Refuse a name of a file that may have been made by somebody else, if it could bring code along.
+
+        A run folder or a file of settings may name an installed package, or a module that this program or its command
+        line names too. It may name neither a module that lies in the current folder, where an archive may have been
+        unpacked, nor what the standard library or other packages are for: `runpy:run_path` would run a file.
+
+        Args:
+            name: as the file has it.
+
+        Raises:
+            UserError: it is such a name.
+        """
+        if not isinstance(name, str) or ":" not in name or name in self:
+            return
+        module = name.partition(":")[0]
+        if not (module in sys.modules or any(f"{module}:" in word for word in sys.argv[1:]) or _is_installed(module)):
+            raise UserError(f"A file names the {self.kind} {name!r}, which is not installed.", _TRUST)
+        found: object = sys.modules.get(module)
+        if not _is_library(module):
+            found = self._import(name)
+        if _is_library(module) or isinstance(found, ModuleType) or not self.is_meant(found):
+            raise UserError(f"A file names the {self.kind} {name!r}, which is none.", "a name that rofl lists")
+
+    def is_meant(self, found: object) -> bool:
+        """Return whether something that a file names was written to be such an entry, as far as can be told."""
+        module = getattr(found, "__module__", None) if hasattr(found, "__qualname__") else None  # a class or function
+        return not _is_library(module or "")
+
     def names(self) -> list[str]:
         """Return all names: built in, registered, and of installed packages."""
         installed = sorted(point.name for point in entry_points(group=self.group))
@@ -67,3 +102,23 @@ class Registry(dict[str, _Value], Generic[_Value]):
                 f"The {self.kind} {name!r} cannot be imported ({error}).",
                 _HINT,
             ) from error
+
+
+def _is_library(module: str) -> bool:
+    """Return whether a module is one of Python's own."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def _is_installed(module: str) -> bool:
+    """Return whether a module is found elsewhere than in the current folder, or in that of the program that runs."""
+    try:
+        spec = find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return False
+    if spec is None:
+        return True  # the import says that it is not there
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    named = {Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
+    own = {Path.cwd().resolve(), *([Path(main).resolve().parent] if main else [])} - named
+    origins = list(spec.submodule_search_locations or ([spec.origin] if spec.origin else []))
+    return not any(Path(each).resolve().parent in own for each in origins)

@@ -1,7 +1,9 @@
 """The published data sets by name, and those that installed packages add."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from rofl.core.registry import Registry
 from rofl.data.dataset import Dataset
@@ -20,7 +22,26 @@ DatasetLoader = Callable[
     [Path], Dataset
 ]  # reads a data set from its folder; the first line of its docstring is shown to users
 
-DATASETS: Registry[DatasetLoader] = Registry(
+
+class DatasetRegistry(Registry[DatasetLoader]):
+    """Loaders of data sets by name."""
+
+    def is_meant(self, found: object) -> bool:
+        """Return whether a function is from a module that uses rofl, as it must to return a `Dataset`.
+
+        Functions of other packages take a path, too, and some of them run what they find there.
+        """
+        module = sys.modules.get(getattr(found, "__module__", None) or "")
+        return any(_origin(value) == "rofl" for value in vars(module).values()) if module is not None else False
+
+
+def _origin(value: object) -> str:
+    """Return the package that something comes from; "" where it does not say."""
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+DATASETS = DatasetRegistry(
     "data set",
     "rofl.datasets",
     {

@@ -49,6 +49,8 @@ class DataSpec(Spec):
         fingerprint: of user data, which must not change between a run and its resume; "" for any.
         classes: of user data, as the sites of a federation agreed on them.
         columns: of a user's table or texts, as the sites of a federation agreed on them: an encoder as JSON.
+        min_rows: of such columns: a text that fewer rows have is missing, and so is a column with fewer numbers. A site
+            sets it by its policy.
         client_index: use only this client, as a site does; -1 for all.
         client_name: of the one client of a site.
     """
@@ -77,6 +79,7 @@ class DataSpec(Spec):
     fingerprint: str = ""
     classes: tuple[str, ...] = ()
     columns: str = ""
+    min_rows: Annotated[int, Field(ge=0)] = 0
     client_index: Annotated[int, Field(ge=-1)] = -1
     client_name: str = ""
 
@@ -131,6 +134,7 @@ class DataSpec(Spec):
             self.classes,
             tokenizer=self.tokenizer,
             columns=self.columns,
+            min_rows=self.min_rows,
         )
 
     @property

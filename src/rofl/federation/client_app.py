@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
-from rofl.federation.masking.question import read_session
+from rofl.federation.masking.question import read_question
 from rofl.federation.noise_records import encode_predictions, encode_sure, get_mean_doubt
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
 from rofl.federation.site_evaluation import SiteEvaluation
@@ -97,8 +97,8 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.train()
     def train(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, session = gate_of(context), read_session(message.content, request, server_state)
-        own.admit("train", request, session)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("train", request, session, question)
         state, client = load_state(context.state, request.state_round), data.client(request, context)
         own.check_samples(client.samples)
         update, state = client.train(_required(server_state), request.index, state, request.cautious)
@@ -109,33 +109,33 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, session = gate_of(context), read_session(message.content, request, server_state)
-        own.admit("evaluate", request, session)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("evaluate", request, session, question)
         counts = own.evaluation(data.client(request, context).evaluate(_required(server_state), request.index))
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
 
     @app.query("noise")
     def noise(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session = gate_of(context), read_session(message.content, request, server_state)
-        own.admit("noise", request, session)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("noise", request, session, question)
         sums = own.predictions(data.client(request, context).sum_predictions(_required(server_state)))
         return Message(own.release("noise", request, encode_predictions(sums), session), reply_to=message)
 
     @app.query("sure")
     def sure(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session = gate_of(context), read_session(message.content, request, server_state)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
         mean = get_mean_doubt(message.content)
-        own.admit("sure", request, session)
+        own.admit("sure", request, session, question)
         sums = own.sure(data.client(request, context).sum_sure(_required(server_state), mean))
         return Message(own.release("sure", request, encode_sure(sums), session), reply_to=message)
 
     @app.query("report")
     def report(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own, session = gate_of(context), read_session(message.content, request, server_state)
-        own.admit("report", request, session)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("report", request, session, question)
         client = data.client(request, context)
         noise, _ = own.noise(message.content, client.classes)
         counts = own.report(client.report(_required(server_state), noise))
@@ -148,8 +148,8 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.query("finish")
     def finish(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
-        own = gate_of(context)
-        own.admit("finish", request)
+        own, (question, _) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("finish", request, None, question)
         client = data.client(request, context)
         noise, alone = own.noise(message.content, client.classes)
         if alone:

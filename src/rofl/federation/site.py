@@ -13,6 +13,7 @@ from rofl.data import user
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.answered import AnsweredRequests
 from rofl.federation.credentials import SiteCredentials
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.masking.site_masks import SiteMasks
@@ -121,17 +122,21 @@ def join(
             name=name,
             source=_source(config),
             progress=on_progress,
-            fewest_rows=_fewest_rows(policy),
+            fewest_rows=policy.min_rows_per_fact,
+            tells_columns=policy.send_columns,
         )
         data.load()  # so that a mistake in the data shows before the coordinator is called
     log = EventLog(folder / LOG_FILE)
     log.write("joined", server=server, name=name, version=__version__, policy=policy.model_dump(mode="json"))
+    masks = SiteMasks(client, home / "masks", credentials)
+    data.noise_key = masks.noise_key
     gate = SiteGate(
         policy,
         config.data is not None,
-        SiteMasks(client, home / "masks", credentials),
+        masks,
         log,
         AgreementFile(home / "agreement.toml"),
+        AnsweredRequests(home / "answered.json"),
         consent,
     )
     SiteNode(server, data, client, home, credentials, on_message, gate, finished=done).run()
@@ -155,7 +160,13 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
     if config.data is None:
         raise UserError("Without data there is nothing that could leave.", "rofl join --dry-run --data PATH")
     policy = read_policy(config)
-    data = LocalData(name=name, source=_source(config), progress=on_progress, fewest_rows=_fewest_rows(policy))
+    data = LocalData(
+        name=name,
+        source=_source(config),
+        progress=on_progress,
+        fewest_rows=policy.min_rows_per_fact,
+        tells_columns=policy.send_columns,
+    )
     context = Context(run_id=1, node_id=1, node_config={"partition-id": 0}, state=RecordDict(), run_config={})
     other = replace(data.load(), classes=tuple(dict.fromkeys((*data.load().classes, "another class"))))
     alone = data.load() if len(data.load().classes) > 1 else other
@@ -194,10 +205,6 @@ def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:
         return None, config.client, config.name or f"site-{config.client}"
     credentials = SiteCredentials.read(config.credentials)
     return credentials, credentials.index, credentials.name
-
-
-def _fewest_rows(policy: SitePolicy) -> int:
-    return policy.min_rows_per_fact if policy.send_columns else 0
 
 
 def _source(config: SiteConfig) -> user.UserSource:

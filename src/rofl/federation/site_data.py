@@ -2,7 +2,9 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 
 from flwr.app import Context
 
@@ -24,10 +26,12 @@ class _SiteData(ABC):
     Attributes:
         out: Where the site's run folder goes at the end; None for none.
         data_dir: The folder of published data sets; $ROFL_DATA where None.
+        noise_key: The secret that the site's noise of differential privacy follows from.
     """
 
     out: Path | None = None
     data_dir: Path | None = None
+    noise_key: bytes = field(default_factory=partial(token_bytes, 32), repr=False)
     _clients: dict[tuple[str, int], SiteClient] = field(default_factory=dict)  # by settings and client number
 
     def client(self, request: RoundRequest, context: Context) -> SiteClient:
@@ -44,7 +48,7 @@ class _SiteData(ABC):
             federated, network = load_inputs(local, self.data_dir, images)
             for key in [key for key in self._clients if key[0] != request.settings]:
                 del self._clients[key]  # of a run that is over
-            method = experiment.build_method(secret_noise=True)  # nobody else may draw its noise again
+            method = experiment.build_method(self.noise_key)  # nobody else may draw its noise again
             self._clients[request.settings, number] = SiteClient.create(
                 local, method, federated, network, number, self.out
             )
@@ -123,13 +127,16 @@ class LocalData(_SiteData):
         name: The site's name.
         source: The path of the data, and how to read it.
         progress: Called while images are decoded.
-        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows; 0 to say nothing of them.
+        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows, and agreed columns have it
+            only then.
+        tells_columns: Of a table: whether anything of its columns leaves with the greeting.
     """
 
     name: str = "site"
     source: user.UserSource = field(default_factory=lambda: user.UserSource(""))
     progress: user.Progress | None = None
     fewest_rows: int = 10
+    tells_columns: bool = True
     _images: Dataset | None = None  # in the form that was loaded last
     _info: SiteInfo | None = None
 
@@ -166,6 +173,7 @@ class LocalData(_SiteData):
                 "test_path": self.source.test_path,
                 "partition": "iid",
                 "client_name": self.name,
+                "min_rows": self.fewest_rows if agreed.columns else 0,
             }
         )
         images = self._in_form(spec.source)
@@ -185,7 +193,7 @@ class LocalData(_SiteData):
 
     def _columns(self, encoder: user.Encoder) -> str:
         """Return what this site says of its table's columns: facts about many rows, as its policy allows."""
-        if not self.fewest_rows and isinstance(encoder, user.TableEncoder):
+        if not self.tells_columns and isinstance(encoder, user.TableEncoder):
             return user.TableEncoder(columns=()).model_dump_json()
         listing = user.list_samples(self.source)
         rows = [each.content for each in listing.samples if not each.test and isinstance(each.content, tuple)]

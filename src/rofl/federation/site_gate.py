@@ -15,6 +15,7 @@ from rofl.core.settings import Settings
 from rofl.data.downloads import downloads_allowed
 from rofl.errors import UserError
 from rofl.federation.agreement import Agreement, AgreementFile
+from rofl.federation.answered import MOST_MODELS, AnsweredRequests
 from rofl.federation.event_log import EventLog
 from rofl.federation.masking.mask_messages import get_shares
 from rofl.federation.masking.peers import MaskSession
@@ -47,6 +48,7 @@ class SiteGate:
         masks: The site's key and memory for masks; None where it cannot mask its sums.
         log: Where requests, refusals and what left are written.
         agreed: Where the settings of the first contact are kept; None to follow any settings.
+        answered: What was answered before; None to answer any number of questions.
         consent: Called once with what the coordinator proposes and whether sums are masked; False declines it.
         on_request: Called with the kind of each request that is admitted.
         on_message: Called with sentences for people.
@@ -57,26 +59,31 @@ class SiteGate:
     masks: SiteMasks | None = None
     log: EventLog = field(default_factory=EventLog)
     agreed: AgreementFile | None = None
+    answered: AnsweredRequests | None = None
     consent: Callable[[Agreement, bool], bool] = _agree
     on_request: Callable[[str, RoundRequest], None] = lambda kind, request: None
     on_message: Callable[[str], None] = lambda text: None
 
-    def admit(self, kind: str, request: RoundRequest, session: MaskSession | None = None) -> None:
+    def admit(
+        self, kind: str, request: RoundRequest, session: MaskSession | None = None, question: bytes = b""
+    ) -> None:
         """Let a request pass, or refuse it.
 
         Args:
             kind: `describe`, `train`, `evaluate`, `noise`, `sure`, `report` or `finish`.
             request: What is asked.
             session: The session of masks that it names; None where it asks for sums without masks.
+            question: `read_question` of it.
 
         Raises:
-            Refusal: If the policy does not allow it, it differs from what was agreed on, or nobody consents.
+            Refusal: If the policy does not allow it, it differs from what was agreed on, it was asked with too many
+                models before, or nobody consents.
         """
         asked = {"kind": kind, "round": request.index, "masked": session is not None}
         self.log.write("asked", **asked, settings=sha256(request.settings.encode()).hexdigest()[:16])
         try:
             if request.settings or kind != "describe":
-                self._check(kind, request, session)
+                self._check(kind, request, session, question)
         except UserError as error:
             self.log.write("refused", **asked, reason=str(error))
             raise
@@ -204,7 +211,7 @@ class SiteGate:
         wanted = self.policy is not None and self.own_data
         return not (wanted and wants_masks(self.policy or SitePolicy(), experiment_from_toml(request.settings)))
 
-    def _check(self, kind: str, request: RoundRequest, session: MaskSession | None) -> None:
+    def _check(self, kind: str, request: RoundRequest, session: MaskSession | None, question: bytes) -> None:
         if len(request.settings) > _MAX_SETTINGS:
             raise Refusal("The coordinator's settings are too long.")
         known = self.agreed.settings if self.agreed is not None else None
@@ -232,11 +239,15 @@ class SiteGate:
                 raise Declined("This site declined to take part.")
             self.agreed.save(agreement)
             self.log.write("agreed", settings=request.settings, fingerprint=agreement.fingerprint, masked=masked)
+        if self.answered is not None and kind != "describe":
+            private = kind == "train" and experiment.privacy.noise > 0  # its guarantee is for one update a round
+            asked = f"{question.hex()} {request.state_round if kind == 'train' else ''}"
+            self.answered.admit(_purpose(kind, request), asked, 1 if private else MOST_MODELS)
 
 
 def _purpose(kind: str, request: RoundRequest) -> str:
     """Return what a sum is: there is one of each round, and one of each kind at the end."""
-    return kind if kind in AT_END else f"{kind} {request.index}"
+    return kind if kind in (*AT_END, "finish") else f"{kind} {request.index}"
 
 
 def _parse(settings: str) -> Settings:

@@ -45,6 +45,11 @@ class ModelRegistry(Registry[ModelFactory]):
             return hf_network.hf_network
         return super().find(name)
 
+    def check_file_name(self, name: Any) -> None:
+        """Refuse a name of a file that could bring code along; see `Registry.check_file_name`."""
+        if not (isinstance(name, str) and name.startswith((timm_network.PREFIX, hf_network.PREFIX))):
+            super().check_file_name(name)
+
 
 MODELS = ModelRegistry(
     "model",

@@ -36,5 +36,5 @@ _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_MMAP_MAX_": "0"}
 
 def worker_env() -> dict[str, str]:
     """Return the environment of a process that trains: this module path, one thread, memory is kept."""
-    path = os.pathsep.join(filter(None, sys.path))
+    path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     return {**_KEEP_MEMORY, **os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

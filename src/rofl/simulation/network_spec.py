@@ -1,15 +1,21 @@
 """The arguments that a network is built from, the same in every process and at every site."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from rofl.data.pretrained_weights import weights_file
+from rofl.data.regular_file import memory_budget
 from rofl.errors import UserError
-from rofl.models import Network, build
+from rofl.models import MODELS, Network, build
 from rofl.models.last_layer import check_head
 from rofl.models.lora import add_adapters
 from rofl.models.model_registry import NOT_FOREIGN, ForeignInputs
 from rofl.models.pretrained import backbone_digest, load_pretrained
+
+_USUAL_WIDTH, _USUAL_NUMBERS = 8.0, 2**27  # numbers: of a sample, times width, times classes
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,10 @@ class NetworkSpec:
         """Return the whole network with the weights that it starts from, without adapters.
 
         Raises:
-            UserError: the weights cannot be read, or are others than those that the run was started with.
+            UserError: the network does not fit into memory, or its weights cannot be read, or are others than those of
+                the run's start.
         """
+        self._check_memory()
         net = build(self.name, self.shape, self.classes, self.width, self.seed, self.foreign)
         if self.weights:
             load_pretrained(net, weights_file(self.weights))
@@ -57,6 +65,29 @@ class NetworkSpec:
                 "the same model.weights, or the same folder, everywhere",
             )
         return net
+
+    def _check_memory(self) -> None:
+        """Refuse a network of ours that needs more than half of the memory, by its shapes alone.
+
+        A saved model or a coordinator names its width and the side of its images. It takes seconds, since torch has to
+        load much for it, so that usual sizes are not looked at.
+        """
+        usual = self.width <= _USUAL_WIDTH and math.prod(self.shape) * self.width * self.classes <= _USUAL_NUMBERS
+        if usual or self.name not in MODELS:
+            return
+        try:
+            with torch.device("meta"):
+                net = build(self.name, self.shape, self.classes, self.width, self.seed)
+        except NotImplementedError:  # something that has no form without numbers
+            return
+        except (RuntimeError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"The network {self.name} cannot be built for {self.shape}.", "smaller samples") from error
+        size = sum(each.numel() * each.element_size() for each in (*net.parameters(), *net.buffers()))
+        if size > memory_budget():
+            raise UserError(
+                f"The network {self.name} takes {size / 1e9:.1f} GB, more than half of this machine's memory.",
+                "a smaller model.width, or smaller samples",
+            )
 
     def without_weights(self) -> "NetworkSpec":
         """Return how to build a network whose weights are all replaced afterwards, without reading any file."""

@@ -5,7 +5,9 @@ tag is reviewed from the start: that is the attribute's default.
 """
 
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +20,8 @@ ANNOTATIONS = "annotations.xml"
 _REVIEWED = "reviewed"
 _FACTS = ("given", "client", "score")  # text attributes of a tag
 _LARGEST = 500_000_000  # bytes of an XML file that is read
+# Of damaged, encrypted or unusual archives; zipfile passes on what its decompressors raise.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 
 
 def write_cvat(folder: Path, tasks: Sequence[ReviewTask], classes: Sequence[str]) -> Path:
@@ -118,7 +122,7 @@ def _parse(path: Path) -> ElementTree.Element:
         if "<!DOCTYPE" in text.upper():
             raise ValueError("it has a document type")
         root = ElementTree.fromstring(text)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, ElementTree.ParseError, NotImplementedError) as error:
+    except (OSError, ValueError, KeyError, ElementTree.ParseError, *_ZIP_ERRORS) as error:
         raise UserError(f"{path} is not a file of CVAT ({error}).", 'its export "CVAT for images 1.1"') from error
     if root.tag != "annotations":
         raise UserError(f"{path} is not a file of CVAT: it begins with <{root.tag}>.", 'its "CVAT for images 1.1"')

@@ -127,7 +127,7 @@ def _encode(
         encoder: of a trained model; None to use what sites agreed on, or to fit one.
     """
     if encoder is None and source.columns:
-        encoder, rows, notes = align_rows(parse_columns(source.columns), names, cells)
+        encoder, rows, notes = align_rows(parse_columns(source.columns), names, cells, source.min_rows)
         return encoder, encoder.transform(rows), notes + encoder.notes(rows)
     encoder = encoder or fit_encoder(names, cells, train, source.tokenizer)
     return encoder, encoder.transform(cells, names), encoder.notes(cells, names)

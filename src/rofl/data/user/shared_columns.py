@@ -13,6 +13,7 @@ from rofl.data.user.encoders import Encoder, encoder_from_json
 from rofl.data.user.names import list_some, natural
 from rofl.data.user.table_columns import (
     CategoryColumn,
+    Column,
     NumberColumn,
     SkippedColumn,
     clean_cell,
@@ -121,13 +122,17 @@ def count_features(encoder: Encoder) -> int:
     return int(encoder.transform([]).shape[1])
 
 
-def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows) -> tuple[Encoder, Rows, list[str]]:
+def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int = 0) -> tuple[Encoder, Rows, list[str]]:
     """Return rows in the agreed columns; what a table lacks, or has as a text in place of a number, is missing.
+
+    What few rows have is missing, too: whoever chooses the columns could otherwise name one patient, whose feature is 0
+    in all other rows, and read his label from a sum.
 
     Args:
         encoder: What was agreed on.
         names: The columns of `rows`.
         rows: The cells of each row.
+        fewest: A text that fewer rows have is missing, and so are all numbers of a column that has fewer.
 
     Returns:
         The encoder with this table's other columns as left out, the rows in its columns, and sentences for people.
@@ -136,11 +141,11 @@ def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows) -> tuple[Enco
         return encoder, rows, []
     known, kinds = {name: place for place, name in enumerate(names)}, {each.name: each for each in encoder.columns}
     other = [name for name in names if name not in kinds]
-    places = [(known.get(name), isinstance(each, NumberColumn)) for name, each in kinds.items()]
-    aligned = [
-        tuple(_cell("" if place is None else row[place], number) for place, number in places) + ("",) * len(other)
-        for row in rows
+    cells = [
+        [""] * len(rows) if name not in known else _shared_cells(each, [row[known[name]] for row in rows], fewest)
+        for name, each in kinds.items()
     ]
+    aligned = list(zip(*cells, *[[""] * len(rows)] * len(other), strict=True))
     notes = []
     if other:
         notes.append(f"Columns that are not agreed on were left out: {list_some(other)}.")
@@ -150,8 +155,14 @@ def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows) -> tuple[Enco
     return TableEncoder(columns=(*encoder.columns, *skipped)), aligned, notes
 
 
-def _cell(text: str, number: bool) -> str:
-    return "" if number and parse_numbers([clean_cell(text)]) is None else text
+def _shared_cells(column: Column, texts: Sequence[str], fewest: int) -> list[str]:
+    """Return the cells of one column, those that the agreed column has no use for or that few rows have as missing."""
+    cells = [clean_cell(text) for text in texts]
+    if isinstance(column, NumberColumn):
+        cells = ["" if parse_numbers([cell]) is None else cell for cell in cells]
+        return cells if sum(cell != "" for cell in cells) >= fewest else [""] * len(cells)
+    counts = Counter(cells)
+    return [cell if counts[cell] >= fewest else "" for cell in cells]
 
 
 def _rounded(value: float) -> float:

@@ -30,6 +30,7 @@ class UserSource:
         most_side: pixels of the square images at most, where their side is chosen.
         tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
         columns: the encoder of a table as the sites of a federation agreed on it, as JSON; "" to fit one.
+        min_rows: of agreed columns: a text that fewer rows have is missing, and so is a column with fewer numbers.
         one_class: whether all samples may be of one class, as at a site whose federation has others.
     """
 
@@ -44,6 +45,7 @@ class UserSource:
     tokenizer: str = ""
     most_side: int = MOST_SIDE
     columns: str = ""
+    min_rows: int = 0
     one_class: bool = False
 
 

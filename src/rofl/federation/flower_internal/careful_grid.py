@@ -22,7 +22,8 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.superlink.grid import HttpGrid
 
 _MAX_OBJECTS = 10_000  # in one reply; ours have a dozen, and one more for every 5 MB
-_MAX_BYTES = 2**30  # of one reply
+_MAX_BYTES = 2**30  # of one reply, whatever was asked
+_BYTES_BESIDES, _TIMES_ASKED = 2**27, 8  # of one reply: tables of classes; updates of 8 bytes where 2 were sent
 _PATIENCE = 60.0  # seconds in which some more of a reply must arrive
 _UNREADABLE = "its message cannot be read"
 
@@ -60,6 +61,13 @@ class CarefulGrid(HttpGrid):
     def __init__(self, address: str, ca: bytes | None, token: str) -> None:
         super().__init__(address, insecure=ca is None, root_certificates=ca, token=token)
         self._incoming: dict[str, _Incoming] = {}  # by the message that they answer
+        self._largest = 0  # bytes of the arrays of the largest request
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages, and return their ids; replies may be some times as large as the largest that was sent."""
+        sent = list(messages)
+        self._largest = max([self._largest, *map(_array_bytes, sent)])
+        return super().push_messages(sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Return the replies that have arrived, each as the answer to the message that the SuperLink has it for.
@@ -131,7 +139,7 @@ class CarefulGrid(HttpGrid):
             incoming.parts[part] = response.object_content
             incoming.missing.remove(part)
             incoming.progress = time.monotonic()
-            if sum(map(len, incoming.parts.values())) > _MAX_BYTES:
+            if sum(map(len, incoming.parts.values())) > min(_MAX_BYTES, _BYTES_BESIDES + _TIMES_ASKED * self._largest):
                 raise ValueError("it is too large")
         if incoming.missing and time.monotonic() - incoming.progress > _PATIENCE:
             raise _Lost
@@ -168,3 +176,8 @@ def _parts(tree: ObjectTree) -> list[str]:
     if not 0 < len(parts) <= _MAX_OBJECTS:
         raise ValueError("it has too many parts")
     return parts
+
+
+def _array_bytes(message: Message) -> int:
+    records = message.content.array_records.values() if message.has_content() else ()
+    return sum(len(array.data) for record in records for array in record.values())

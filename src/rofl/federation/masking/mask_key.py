@@ -60,6 +60,10 @@ class MaskKey:
         """Return the seed of this site's own mask."""
         return derive_bytes(self.private.private_bytes_raw(), context, "own mask", SEED_BYTES)
 
+    def noise_key(self) -> bytes:
+        """Return the secret that this site's noise of differential privacy follows from."""
+        return derive_bytes(self.private.private_bytes_raw(), bytes(KEY_BYTES), "noise", KEY_BYTES)
+
     def pair_seed(self, peer: bytes, context: bytes) -> bytes:
         """Return the seed of the mask that this site and the owner of a public key share."""
         return derive_bytes(self._secret(peer), context, "pair mask", SEED_BYTES)

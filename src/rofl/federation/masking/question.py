@@ -18,8 +18,10 @@ from rofl.federation.protocol import RoundRequest
 from rofl.methods.base import ServerState
 
 
-def read_session(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> MaskSession | None:
-    """Return the session of masks of a request, with what is asked; None where it asks for sums without masks.
+def read_question(
+    content: RecordDict, request: RoundRequest, server_state: ServerState | None
+) -> tuple[bytes, MaskSession | None]:
+    """Return what a request asks, as a hash, and its session of masks; None where it asks for sums without masks.
 
     Args:
         content: The message.
@@ -29,8 +31,8 @@ def read_session(content: RecordDict, request: RoundRequest, server_state: Serve
     Raises:
         ValueError: If its session cannot be read.
     """
-    session = get_session(content)
-    return session and replace(session, question=_question(content, request, server_state))
+    session, question = get_session(content), _question(content, request, server_state)
+    return question, session and replace(session, question=question)
 
 
 def _question(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> bytes:

@@ -110,6 +110,11 @@ class SiteMasks:
         return self._key.public
 
     @property
+    def noise_key(self) -> bytes:
+        """The secret that the site's noise of differential privacy follows from, the same after a restart."""
+        return self._key.noise_key()
+
+    @property
     def in_use(self) -> bool:
         """Whether a masked message was made in this run."""
         return bool(self._memory.used)

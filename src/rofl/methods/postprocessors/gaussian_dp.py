@@ -1,12 +1,12 @@
 """Differential privacy for clients, after McMahan et al. 2018, arXiv 1710.06963."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-from rofl.core.dp import privatize
-from rofl.core.tensors import Tensors, scaled_difference, zeros_like
+from rofl.core.dp import privatize, secret_bytes
+from rofl.core.tensors import Tensors, digest, scaled_difference, zeros_like
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 from rofl.methods.weights import is_statistic
@@ -26,7 +26,7 @@ class GaussianDP(Postprocessor):
     clip: float  # C: the largest L2 norm of the change of the weights, of running statistics, or of `aux`
     noise: float  # sigma: standard deviation of the noise on the sum over a cohort, in units of C
     cohort: int  # clients that share the noise
-    secret: bool = False  # noise from the operating system's entropy; off only in simulations, which are reproducible
+    key: bytes = field(default=b"", repr=False)  # a site's secret, which its noise follows from; empty in simulations
 
     def zero_update(self, zero: Update, server_state: ServerState) -> Update:
         """Return no change of the server state."""
@@ -38,14 +38,17 @@ class GaussianDP(Postprocessor):
         """Return the private change of the server state, with weight 1.
 
         Metrics are left out, since counts and losses would reveal what is to be hidden. An update that cannot be used
-        becomes a change of zero, to which noise is added as to any other.
+        becomes a change of zero, to which noise is added as to any other. With a key, the same change gets the same
+        noise: a coordinator that asks for a round again and again must not average it out.
         """
         usable = 0 < update.weight < math.inf
         next_state = server_step(server_state, update, RoundContext(ctx.index, ctx.seed)) if usable else server_state
         change = scaled_difference(_flatten(next_state), _flatten(server_state), 1.0)
         kinds = sorted({_kind(name) for name in change})
         parts = [{name: value for name, value in change.items() if _kind(name) == kind} for kind in kinds]
-        rng = None if self.secret else ctx.rng("privacy")
+        rng = (
+            secret_bytes(self.key, str(ctx.index), str(ctx.client), digest(change)) if self.key else ctx.rng("privacy")
+        )
         private: Tensors = {}
         for part in privatize(parts, self.clip, self.noise, self.cohort, rng):
             private |= part

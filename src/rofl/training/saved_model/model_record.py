@@ -9,7 +9,7 @@ from rofl.core.tensors import Tensors, digest
 from rofl.data.preprocessing import ImagePreprocessing, Preprocessing
 from rofl.errors import UserError
 from rofl.methods.weights import load_weights, model_weights
-from rofl.models import Network
+from rofl.models import MODELS, Network
 from rofl.models.fit_inputs import NO_SCALING, PixelScaling
 from rofl.models.last_layer import set_last_layer
 from rofl.models.lora import merge_adapters
@@ -167,6 +167,8 @@ class ModelRecord(Spec):
             source: where it comes from, for error messages.
 
         Raises:
-            UserError: the text is something else, or of another format version.
+            UserError: the text is something else, of another format version, or names a module that is not installed.
         """
-        return parse_record(cls, text, source, FORMAT)
+        record = parse_record(cls, text, source, FORMAT)
+        MODELS.check_file_name(record.network.name)
+        return record
