@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
+from rofl.core.centroids import has_centroid
 from rofl.core.noise_posterior import sharpen
 from rofl.core.tensors import digest
 from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
+from rofl.methods.base import Claims
 from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate, sharpening_power
 from rofl.methods.rofl_plus import prior_shift, without_client
 from rofl.methods.weights import load_weights, model_weights
@@ -282,6 +284,21 @@ def test_a_client_with_classes_of_its_own_is_judged_by_the_centroids_too(
         judged = [(a + b) / 2 for a, b in zip(by_model, by_centroids, strict=True)] if used else by_model
         expected = naive.softened([a + b for a, b in zip(judged, shift, strict=True)], 1.0)
         assert [math.exp(value) for value in found] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["cnn5", "cnn9", "small"])
+def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
+    """The features of a deep network grow by orders of magnitude in the first rounds; nobody is to be left out for it."""
+    method, net, client_state = PLUS, toy.network(name, width=0.125), dict[str, torch.Tensor]()
+    server_state = method.init(net)
+    claims = Claims(samples=len(CLIENTS[0]), clients=1)
+    for index in range(1, 8):
+        load_weights(net, server_state.model)
+        ctx = RoundContext(index, toy.SEED, client=0)
+        update, client_state = run_client(method, net, server_state, client_state, CLIENTS[0], ctx)
+        assert method.check_sums(update, server_state, claims) is None, index
+        server_state = method.server_update(server_state, update, RoundContext(index, toy.SEED))
+        assert bool(has_centroid(server_state.aux["centroids"]).any()) == (index >= 3)
 
 
 @pytest.mark.parametrize("name", ["lambda_cen", "lambda_e"])

@@ -17,6 +17,7 @@ from rofl.audit.noise_estimation import (
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
+from rofl.core.centroids import has_centroid
 from rofl.core.classification import class_probabilities
 from rofl.core.noise_posterior import transition
 from rofl.core.rng import generator
@@ -147,7 +148,7 @@ def audit_labels(
     """
     matrix = None if noise is None else noise.discounted()
     suspects = find_suspects(federated.labels, class_probabilities(logits), matrix)
-    if centroids is None:
+    if centroids is None or not bool(has_centroid(centroids).any()):  # none, or none yet
         untrusted = logits.argmax(dim=1) != federated.labels
     else:
         untrusted = centroid_disagrees(federated.labels, features, centroids)

@@ -32,6 +32,7 @@ _HISTORY = "history"  # key there of past log-probabilities of its samples
 _HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
 _MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
 _SKEWED = 0.25  # distance of label frequencies from which a client counts as one with classes of its own
+_FIRST_CENTROIDS = 3  # round: before it features grow by orders of magnitude, as batch norm's statistics settle
 _LOST_SAMPLES = 1.0  # added to each class of a client's labels before their shares are taken
 
 
@@ -162,7 +163,10 @@ class RoflPlus(Rofl):
         given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
         posterior = noise_model.posterior(history[_HISTORY], data.labels) if _HISTORY in history else given  # (n, K)
         targets = self._targets(noise_model, given, posterior)  # (n, K)
-        aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
+        if ctx.index >= _FIRST_CENTROIDS:
+            aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
+        else:
+            aux |= super().zero_update(server_state).aux
         confident = self._confident_samples(server_state, features, data)  # (n,)
         if self.tau == "auto":
             aux[UNCONFIDENT] = torch.stack([~confident, torch.ones_like(confident)]).sum(dim=1).to(features.dtype)
