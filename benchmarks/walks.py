@@ -35,8 +35,8 @@ _DATA_AND_PAGE = (
     "labels_file.py",
     "atomic.py",
 )  # the last four: 405572b
-_SETTINGS = ("--set", "rounds=2", "--set", "method.t_pl=1")  # short, and with every loss term of rofl in round 2
-_IMAGES, _SIDE = 10, 28
+_SETTINGS = ("--method", "rofl", "--set", "rounds=2", "--set", "method.t_pl=1")  # with every loss term in round 2
+_IMAGES, _SIDE = 20, 28
 _SECONDS = 600  # for the two processes of the Flower walk, on a busy machine
 
 Step = tuple[str, str]  # path below the package, qualified name

@@ -17,10 +17,10 @@ from rofl.core.fixed_point import NUMBER_BITS, TENSOR_BITS, decode
 from rofl.core.tensors import Tensors
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, make_client_app
+from rofl.federation.federated_training import ServerEngine
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
-from rofl.federation.server_engine import ServerEngine
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_evaluation import SiteEvaluation

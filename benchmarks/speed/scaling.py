@@ -12,10 +12,9 @@ from statistics import median
 
 from benchmarks.speed.result_table import Aim, Section
 from benchmarks.speed.synthetic_images import synthetic_images, transform
-from rofl.data.sampled_clients import SampledClients, client_sizes
+from rofl.data.client_dataset import SampledClients, client_sizes
 from rofl.methods import Joint
-from rofl.simulation.client import ClientConfig
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientConfig, ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.network_spec import NetworkSpec

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import rofl
-from rofl.audit.issue_list import read_issues, sort_issues, write_issues
 from rofl.audit.sample_issues import SampleIssue, find_issues, nearest
+from rofl.audit.suspect_list import read_issues, sort_issues, write_issues
 from rofl.data import Dataset
 from rofl.data.federated import FederatedDataset, load_federated
 from rofl.data.transforms import Identity

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.core.selection import keep_rate, small_loss
+from rofl.core.losses import keep_rate, small_loss
 from tests.core.draws import order, real
 from tests.naive import equations
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rofl.core.rng import generator, sample
-from rofl.data.sampled_clients import SampledClients, client_rows, client_sizes, partition_to_tensors
+from rofl.data.client_dataset import SampledClients, client_rows, client_sizes, partition_to_tensors
 
 
 @given(st.integers(1, 300), st.integers(0, 320), st.integers(0, 2**40))

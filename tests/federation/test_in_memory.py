@@ -18,9 +18,9 @@ from rofl.config.schema import Experiment
 from rofl.core.tensors import Tensors, digest
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, MethodStrategy, make_client_app
+from rofl.federation.federated_training import ServerEngine
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
-from rofl.federation.server_engine import ServerEngine
 from rofl.federation.site_client import SiteClient
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_registry import SiteRegistry

@@ -23,7 +23,7 @@ from rofl.federation.protocol import RoundRequest
 from rofl.federation.site import SiteConfig, preview
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_info import SiteInfo
-from rofl.training.lock import exclusive
+from rofl.training.run_files import exclusive
 from tests.data.user import places
 from tests.flow.called import Done, rofl
 

@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import rofl
-from rofl.audit.noise_sums import (
+from rofl.audit.noise_estimation import (
     LabelNoise,
     PredictionSums,
     SureSums,

@@ -6,9 +6,8 @@ from flwr.app import ConfigRecord, RecordDict
 
 from rofl.federation.masking.peers import MaskSession, Peer
 from rofl.federation.masking.site_masks import SiteMasks
-from rofl.federation.own_model import OwnModel
 from rofl.federation.protocol import RoundRequest
-from rofl.federation.site_evaluation import SiteEvaluation, get_vote
+from rofl.federation.site_evaluation import OwnModel, SiteEvaluation, get_vote
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_policy import SitePolicy
 from rofl.training.held_out import HeldOut

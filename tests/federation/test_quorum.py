@@ -18,10 +18,10 @@ from rofl.federation.key_watch import KeyWatch
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
+from rofl.federation.site_discovery import Stragglers
 from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_registry import SiteRegistry
 from rofl.federation.sites_file import SitesFile
-from rofl.federation.stragglers import Stragglers
 from tests.federation.masking.masked import MaskedGrid
 from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
 from tests.federation.test_in_memory import begin
@@ -82,7 +82,7 @@ def test_a_straggler_is_set_aside_after_two_rounds_and_comes_back_when_it_answer
     for index in range(1, 6):
         grid.silent = {3} if index < 4 else set()
         if index == 4:
-            registry._asked.clear()  # as it is after a minute: the question is asked again
+            registry._discovery._asked.clear()  # as it is after a minute: the question is asked again
         result = engine.run_round(state, index)
         state = result.server_state
         dropped.append(result.dropped)
@@ -148,7 +148,7 @@ def test_a_site_that_joins_later_takes_part_from_the_next_round_on() -> None:
     assert result.cohort == [0, 1]
     assert messages[-1] == "south is not one of the run's sites."
     registry.open_to_others = True  # as it is once the rounds have begun
-    registry._discovered.clear()
+    registry._discovery._answered.clear()
     result = engine.run_round(result.server_state, 2)
     result = engine.run_round(result.server_state, 3)
     assert sorted(result.cohort) == [0, 1, 2]

@@ -15,13 +15,13 @@ import rofl
 from rofl.data import federated
 from rofl.errors import Interrupted, UserError
 from rofl.methods import METHODS
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.worker_pool import WorkerPool
 from rofl.training.audit_files import AuditFiles
 from rofl.training.checkpoint_files import CheckpointFiles
-from rofl.training.lock import exclusive
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import exclusive
 from tests.flow.tiny import METHODS_OF_TESTS, Killed, kill_after, outcome, start, tiny, undisturbed, wait_for_lines
 from tests.simulation.processes import children, wait_until_gone
 

@@ -25,12 +25,11 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from flwr.app import RecordDict
 
 import rofl
-from rofl.audit.issue_list import read_issues, write_issues
 from rofl.audit.label_tools.export_suspects import Tool
-from rofl.audit.noise_sums import LabelNoise
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.audit.result import NoiseEstimate
 from rofl.audit.sample_issues import SampleIssue
-from rofl.audit.suspect_list import read_suspects
+from rofl.audit.suspect_list import read_issues, read_suspects, write_issues
 from rofl.data.label_csv import Decision, read_decisions, read_labels, write_decisions, write_labels
 from rofl.data.specs import DataSpec
 from rofl.data.split_file import read_split, write_split
@@ -54,7 +53,7 @@ from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import write_policy
 from rofl.federation.site_report import SiteReport
 from rofl.federation.sites_file import SitesFile
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.loop import load_or_init
 from rofl.training.records import AuditRecord

@@ -18,8 +18,7 @@ from rofl.methods.fedcorr import FedCorr
 from rofl.methods.fedfixer import FedFixer
 from rofl.methods.fednoro import FedNoRo
 from rofl.models import Network
-from rofl.simulation.client import run_client
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore, run_client
 from tests.methods import toy
 
 CLIENTS = toy.clients()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rofl.core.tensors import digest
 from rofl.methods import Rofl, RoundContext
-from rofl.methods.earned_start import AGREED, STATE, EarnedStart
+from rofl.methods.pseudo_labels import AGREED, STATE, EarnedStart
 from tests.methods import toy
 from tests.naive import earned_start
 

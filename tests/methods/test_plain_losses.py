@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rofl
-from rofl.core import robust_losses
+from rofl.core import losses
 from rofl.core.losses import cross_entropy
 from rofl.core.rng import numpy_generator
 from rofl.core.tensors import digest
@@ -76,11 +76,11 @@ logits = st.lists(st.lists(st.floats(-5, 5), min_size=4, max_size=4), min_size=1
 @given(logits)
 def test_generalized_cross_entropy_lies_between_its_two_limits(scores) -> None:
     log_probs, labels = scores.double().log_softmax(dim=1), torch.zeros(len(scores), dtype=torch.long)
-    near_zero = robust_losses.generalized_cross_entropy(log_probs, labels, q=1e-6)
+    near_zero = losses.generalized_cross_entropy(log_probs, labels, q=1e-6)
     torch.testing.assert_close(near_zero, cross_entropy(log_probs, labels), rtol=1e-3, atol=1e-3)
-    absolute = robust_losses.generalized_cross_entropy(log_probs, labels, q=1.0)
+    absolute = losses.generalized_cross_entropy(log_probs, labels, q=1.0)
     torch.testing.assert_close(absolute, 1 - log_probs.exp()[:, 0])
-    between = robust_losses.generalized_cross_entropy(log_probs, labels, q=0.5)
+    between = losses.generalized_cross_entropy(log_probs, labels, q=0.5)
     assert bool(((absolute - 1e-9 <= between) & (between <= near_zero + 1e-6)).all())
 
 
@@ -89,8 +89,7 @@ def test_the_reverse_part_of_symmetric_cross_entropy_sums_to_a_constant_over_lab
     """What makes it robust to symmetric noise: over all labels that a sample might have, it is always the same."""
     log_probs = scores.double().log_softmax(dim=1)
     every = [
-        robust_losses.symmetric_cross_entropy(log_probs, torch.full((len(scores),), label), 0.0, 1.0)
-        for label in range(4)
+        losses.symmetric_cross_entropy(log_probs, torch.full((len(scores),), label), 0.0, 1.0) for label in range(4)
     ]
     torch.testing.assert_close(
         torch.stack(every).sum(dim=0), torch.full((len(scores),), -3 * math.log(1e-4), dtype=torch.float64)
@@ -99,8 +98,8 @@ def test_the_reverse_part_of_symmetric_cross_entropy_sums_to_a_constant_over_lab
 
 def test_a_memory_that_agrees_pulls_and_one_that_does_not_resists() -> None:
     scores = torch.zeros(1, 4, requires_grad=True)
-    probs = robust_losses.clipped_probs(scores.log_softmax(dim=1))
-    robust_losses.early_learning(probs, torch.tensor([[0.0, 0.9, 0.0, 0.0]])).sum().backward()
+    probs = losses.clipped_probs(scores.log_softmax(dim=1))
+    losses.early_learning(probs, torch.tensor([[0.0, 0.9, 0.0, 0.0]])).sum().backward()
     assert scores.grad is not None
     assert scores.grad[0].argmin() == 1  # the loss falls most where the memory is
 

@@ -38,3 +38,11 @@ def test_layers_pass_their_inputs_on_at_first():
     layers = [layer for layer in Cnn5((1, 8, 8), 4, width=1 / 8).modules() if isinstance(layer, nn.Conv2d)]
     image = torch.randn(1, layers[0].in_channels, 5, 5, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(layers[0](image)[:, : image.shape[1]], image)
+
+
+def test_an_untrained_network_is_undecided():
+    # with a maximum in the place of the mean, features are eight times as long, and clients of 500 images learn little
+    net = Cnn5((3, 32, 32), classes=10, width=0.5).train()
+    logits, features = net(torch.randn(32, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    assert float(logits.detach().std()) < 0.5
+    assert float(features.detach().norm(dim=1).mean()) < features.shape[1] ** 0.5

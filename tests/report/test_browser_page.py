@@ -11,8 +11,8 @@ from PIL import Image
 
 import rofl
 from rofl import report
-from rofl.audit.issue_list import write_issues
 from rofl.audit.sample_issues import SampleIssue
+from rofl.audit.suspect_list import write_issues
 from rofl.core.classification import classification
 from rofl.data.federated import load_federated
 from rofl.errors import UserError

@@ -24,9 +24,9 @@ from rofl.report.live.run_watcher import RunWatcher, check_watchable, is_locked
 from rofl.report.live.site_events import LOG_FILE, SiteEvents
 from rofl.report.live.web_server import open_live_page
 from rofl.training.guard import GuardEvent
-from rofl.training.lock import exclusive
 from rofl.training.records import RoundRecord
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import exclusive
 from tests.flow.called import rofl
 from tests.flow.tiny import tiny
 from tests.report.synthetic import make

@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[
 from rofl.report.live.page_access import PageAccess
 from rofl.report.live.web_server import open_live_page
 from rofl.training.guard import GuardEvent
-from rofl.training.lock import exclusive
+from rofl.training.run_files import exclusive
 from tests.federation.people import TINY, People, sets, until
 from tests.report.browser import browser
 from tests.report.synthetic import make

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 
 
 def state(value: float) -> dict[str, torch.Tensor]:

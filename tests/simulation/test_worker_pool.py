@@ -12,8 +12,7 @@ import torch
 from rofl.core.serialization import deserialize
 from rofl.core.tensors import Tensors, digest
 from rofl.methods import RoundContext, ServerState
-from rofl.simulation.client import ClientConfig
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientConfig, ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import ClientExecutor, flatten_state, predict_job, shared_inputs, train_job
 from rofl.simulation.network_spec import NetworkSpec

@@ -1,13 +1,23 @@
 """How many labels are wrong, and in which way, as a model sees it: no true label is needed.
 
-Q denotes the noise matrix (K, K), Q[i, j] = P(label = j | class = i).
+Q denotes the noise matrix (K, K), Q[i, j] = P(label = j | class = i). It is estimated from sums over samples, in two
+passes, since the second one counts the samples that a model is surer of than on average; the sums of several sites may
+be added before.
 """
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from rofl.core.noise_posterior import noise_matrix
+from rofl.core.serialization import parse_json
+
+_ROUNDING = 1e-9  # of a mean, which must not come out below all samples
+_ROW_SUM = 1e-6  # by which the sum of a row may differ from 1
 
 
 def noise_ratio(flagged: Tensor) -> float:
@@ -112,3 +122,168 @@ def discount_memorized(matrix: Tensor, learnt: float) -> Tensor:
     wrong = off_diagonal.amax(dim=0)  # (K,)
     ratio = torch.where((wrong > 0) & (wrong < right), wrong / right, 1.0)  # a label that is never wrong stays
     return off_diagonal + (right * ratio**learnt).diag()
+
+
+@dataclass(frozen=True)
+class PredictionSums:
+    """What a model says of samples, compared with their labels."""
+
+    counts: Tensor  # (K, K) samples by predicted class and label
+    doubt: float  # the sum of 1 - max p
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return int(self.counts.sum())
+
+    @property
+    def disagreements(self) -> int:
+        """How many labels differ from the prediction."""
+        return self.samples - int(self.counts.diagonal().sum())
+
+    @property
+    def mean_doubt(self) -> float:
+        """The mean of 1 - max p; 0 for no samples."""
+        return self.doubt / max(self.samples, 1)
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether some labels differ from the predictions, and more agree with them than by chance."""
+        chance, samples = 1 / len(self.counts), max(self.samples, 1)
+        deviation = (chance * (1 - chance) / samples) ** 0.5
+        return self.disagreements > 0 and 1 - self.disagreements / samples > chance + 2 * deviation
+
+    def __add__(self, other: "PredictionSums") -> "PredictionSums":
+        """Return the sums over the samples of both."""
+        return PredictionSums(self.counts + other.counts, self.doubt + other.doubt)
+
+
+@dataclass(frozen=True)
+class SureSums:
+    """The samples that a model is no less sure of than on average."""
+
+    samples: int
+    disagreements: int  # how many of their labels differ from the prediction
+
+    def __add__(self, other: "SureSums") -> "SureSums":
+        """Return the sums over the samples of both."""
+        return SureSums(self.samples + other.samples, self.disagreements + other.disagreements)
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """An estimate of how often which labels are wrong, and how much of that a model has learnt."""
+
+    matrix: Tensor  # (K, K) float64, Q[i, j] = P(label = j | class = i)
+    learnt: float  # 0 to 1, see `memorized_share`
+
+    def check(self, classes: int) -> None:
+        """Raise a ValueError where this is no estimate for so many classes."""
+        matrix = self.matrix
+        if matrix.dtype != torch.float64 or matrix.shape != (classes, classes):
+            raise ValueError(f"its noise matrix is not one of {classes} classes")
+        if not bool(matrix.isfinite().all()) or bool((matrix < 0).any()):
+            raise ValueError("its noise matrix holds a number that is no probability")
+        if bool(((matrix.sum(dim=1) - 1).abs() > _ROW_SUM).any()):
+            raise ValueError("a row of its noise matrix does not sum to 1")
+        if not 0 <= self.learnt <= 1:
+            raise ValueError("its share of learnt noise is not between 0 and 1")
+
+    def to_json(self) -> str:
+        """Return it as JSON; `from_json` gives the same bits."""
+        return json.dumps({"matrix": self.matrix.tolist(), "learnt": self.learnt}) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, classes: int) -> "LabelNoise":
+        """Return an estimate for so many classes from what `to_json` wrote; a ValueError says what else it is."""
+        try:
+            facts = parse_json(text)
+            noise = cls(torch.tensor(facts["matrix"], dtype=torch.float64), float(facts["learnt"]))
+        except (KeyError, TypeError, OverflowError, RuntimeError) as error:
+            raise ValueError("it holds no noise matrix") from error
+        noise.check(classes)
+        return noise
+
+    def discounted(self) -> Tensor:
+        """Return Q (K, K) as `find_suspects` takes it, less what the model has learnt."""
+        return discount_memorized(self.matrix, self.learnt)
+
+
+def sum_predictions(labels: Tensor, probabilities: Tensor) -> PredictionSums:
+    """Return the sums of the first pass over samples.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+    """
+    confidence, predicted = probabilities.double().max(dim=1)
+    return PredictionSums(transition_counts(labels, predicted, probabilities.shape[1]), float((1 - confidence).sum()))
+
+
+def sum_sure(labels: Tensor, probabilities: Tensor, mean_doubt: float) -> SureSums:
+    """Return the sums of the second pass over samples.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+        mean_doubt: of the first pass, over the samples of all sites.
+    """
+    confidence, predicted = probabilities.double().max(dim=1)
+    sure = 1 - confidence <= mean_doubt + _ROUNDING  # (n,)
+    return SureSums(int(sure.sum()), int((predicted != labels)[sure].sum()))
+
+
+def memorized_share(labels: Tensor, probabilities: Tensor) -> float:
+    """Return how much of the label noise a model has learnt, 0 to 1.
+
+    A model that was trained on noisy labels without protection has learnt their distribution, and some of them by
+    heart. Two shares measure it, and the smaller counts, since each alone may be high for another reason:
+
+    - of the disagreements between labels and model, those that the model itself expects: the mean of 1 - max p,
+      divided by the share of disagreements. Low for a model that is sure of its classes, whatever the labels are.
+    - the rate of disagreements where the model is surer than on average, divided by the rate everywhere. A wrong
+      label can be on any sample; a mistake of the model is on samples that it is unsure of.
+
+    A model that agrees with the labels no more often than by chance has learnt nothing: 0.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+
+    >>> sure, doubtful = torch.tensor([[0.99, 0.01]]), torch.tensor([[0.8, 0.2]])
+    >>> labels = torch.tensor([0, 0, 0, 1]).repeat(100)
+    >>> [round(memorized_share(labels, model.expand(400, 2)), 2) for model in (sure, doubtful)]
+    [0.04, 0.8]
+    """
+    return _estimate(labels, probabilities).learnt
+
+
+def estimate_matrix(labels: Tensor, probabilities: Tensor) -> Tensor:
+    """Return Q (K, K) estimated from samples: predicted classes against labels, less what the model has memorized.
+
+    Args:
+        labels: (n,) given labels.
+        probabilities: (n, K) of the model.
+    """
+    return _estimate(labels, probabilities).discounted()
+
+
+def noise_of_sums(predictions: PredictionSums, sure: SureSums) -> LabelNoise:
+    """Return the noise as the sums of both passes give it; how much the model has learnt: see `memorized_share`.
+
+    Args:
+        predictions: the sums of the first pass.
+        sure: those of the second; not looked at unless `predictions.beyond_chance`.
+    """
+    matrix = noise_matrix(predictions.counts)
+    if not predictions.beyond_chance:
+        return LabelNoise(matrix, 0.0)
+    rate = predictions.disagreements / predictions.samples
+    expected = predictions.mean_doubt / rate
+    among_sure = sure.disagreements / max(sure.samples, 1) / rate
+    return LabelNoise(matrix, min(expected, among_sure, 1.0))
+
+
+def _estimate(labels: Tensor, probabilities: Tensor) -> LabelNoise:
+    predictions = sum_predictions(labels, probabilities)
+    return noise_of_sums(predictions, sum_sure(labels, probabilities, predictions.mean_doubt))

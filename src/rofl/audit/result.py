@@ -7,8 +7,13 @@ import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
-from rofl.audit.noise_estimation import noise_interval, noise_ratio, scores_are_unsure, transition_counts
-from rofl.audit.noise_sums import LabelNoise
+from rofl.audit.noise_estimation import (
+    LabelNoise,
+    noise_interval,
+    noise_ratio,
+    scores_are_unsure,
+    transition_counts,
+)
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.audit.noise_sums import estimate_matrix
+from rofl.audit.noise_estimation import estimate_matrix
 from rofl.core.centroids import similarity_labels
 from rofl.core.noise_posterior import label_posterior
 
@@ -34,9 +34,9 @@ class JudgedLabels(Suspects):
 def find_suspects(labels: Tensor, probabilities: Tensor, matrix: Tensor | None = None) -> JudgedLabels:
     """Judge labels by a model's probabilities and by how often labels are wrong.
 
-    Each site of a federation calls this with its own samples and with the matrix that the coordinator estimated from
-    the sums of all sites (`noise_sums`), as a run on one machine estimates it from all samples. Where there is none, or
-    the site sends no sums, it calls this without a matrix, and its own labels alone count.
+    Each site of a federation calls this with its own samples and the matrix that the coordinator estimated from the
+    sums of all sites, as a run on one machine estimates it from all samples. A site that sent no sums has no matrix;
+    then its own labels alone count.
 
     Args:
         labels: (n,) given labels.

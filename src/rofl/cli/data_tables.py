@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rofl.cli.tables import facts_table
+from rofl.data.client_dataset import client_sizes
 from rofl.data.federated import FederatedDataset
-from rofl.data.sampled_clients import client_sizes
 from rofl.data.user import DataCheck
 from rofl.data.user.names import list_some, plural
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from rofl.cli.app import print_message
 from rofl.cli.progress import decoding_bar
 from rofl.config import presets
-from rofl.config.overrides import apply_overrides, parse_override, read_toml
+from rofl.config.overrides import apply_overrides, notices, parse_override, read_toml
 from rofl.config.presets.effort import Effort
 from rofl.config.presets.user_data import choose_for_data
 from rofl.config.schema import Experiment, parse_experiment
-from rofl.core.settings import Settings, notices
+from rofl.core.settings import Settings
 from rofl.data import Dataset, user
 from rofl.data.label_csv import read_label_columns
 from rofl.data.user.names import plural

@@ -1,11 +1,12 @@
-"""Changes to settings: `--set key=value`, dotted keys, and settings files."""
+"""Changes to settings: `--set key=value`, dotted keys, settings files, and the names that settings had in 0.1."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from rofl.core.settings import Settings, rename, upgrade
+from rofl.core.settings import Settings, rename
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.methods import METHODS
@@ -40,6 +41,41 @@ def apply_overrides(settings: Settings, changes: Settings) -> Settings:
         kept |= {key.removeprefix("method.") for key in changes}
         changed["method"] = {key: value for key, value in changed["method"].items() if key in kept}
     return changed
+
+
+def upgrade(settings: Settings) -> Settings:
+    """Return settings in tables, with all names as they are now.
+
+    Args:
+        settings: as a TOML file gives them: keys at the top, and tables of keys below.
+
+    >>> upgrade({"seed": 1, "data": {"light": 0.5, "partition": "given"}})
+    {'seed': 1, 'data': {'brightness': 0.5, 'partition': 'natural'}}
+    """
+    upgraded: dict[str, Any] = {}
+    for table, content in settings.items():
+        if isinstance(content, Mapping):
+            renamed = dict(rename(f"{table}.{key}", value) for key, value in content.items())
+            upgraded[table] = {key.removeprefix(f"{table}."): value for key, value in renamed.items()}
+        else:
+            upgraded[table] = content
+    return upgraded
+
+
+def notices(changes: Settings) -> list[str]:
+    """Return one line for each dotted key or value that was renamed, to be shown to the user.
+
+    >>> notices({"data.light": 0.5, "seed": 1})
+    ['data.light is now called data.brightness']
+    """
+    lines = []
+    for key, value in changes.items():
+        new, now = rename(key, value)
+        if new != key:
+            lines.append(f"{key} is now called {new}")
+        elif now != value:
+            lines.append(f"{key} = {value} is now called {key} = {now}")
+    return lines
 
 
 def parse_override(text: str) -> tuple[str, Any]:

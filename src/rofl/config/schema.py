@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from rofl.config.bounds_spec import BoundsSpec
-from rofl.config.overrides import method_fields
-from rofl.config.server_spec import ServerSpec
-from rofl.core.settings import Settings, Spec, upgrade
+from rofl.config.overrides import method_fields, upgrade
+from rofl.config.server_spec import BoundsSpec, ServerSpec
+from rofl.core.settings import Settings, Spec
 from rofl.data.noise_spec import NoiseSpec
 from rofl.data.specs import DataSpec, SplitSpec
 from rofl.errors import UserError, unknown

@@ -1,4 +1,4 @@
-"""The table `server`: what the server does with the step of a round, for any method."""
+"""The tables `server` and `bounds`: the server's step of a round, and the limits on what one client can do to it."""
 
 import math
 from typing import Annotated, Literal
@@ -44,3 +44,23 @@ class ServerSpec(Spec):
             first = math.floor(round(self.average_from * rounds, 9)) + 1
             steps.append(RoundAverage(first, self.average_momentum if self.average == "moving" else None))
         return steps
+
+
+class BoundsSpec(Spec):
+    """The table `bounds`: off for runs on one machine, on for `rofl serve`; docs/security.md.
+
+    Attributes:
+        on: Whether updates are clipped and checked.
+        quantile: Of the norms of a round's updates, by which the bound is set.
+        margin: How many times that quantile an update may be long.
+        max_share: The largest share of all declared samples that one site of three or more may have.
+        rollback: Whether a round with an implausible result is undone.
+        aside: For how many rounds a client that corrupted one is excluded; twice as many each time.
+    """
+
+    on: bool = False
+    quantile: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    margin: Annotated[float, Field(ge=1)] = 2.0
+    max_share: Annotated[float, Field(gt=0, le=1)] = 0.75
+    rollback: bool = False
+    aside: Annotated[int, Field(ge=1)] = 10

@@ -1,4 +1,4 @@
-"""Label noise that depends on the sample: those that a model confuses get the class that it confuses them with.
+"""Label noise that depends on the sample: a wrong label is a class that a simple model confuses the sample with.
 
 As in Wu et al. 2023 (FedNoRo, "instance-dependent noise"): the wrong labels are drawn by 1 - p(true class), without
 replacement, and each becomes another class by the model's probabilities.

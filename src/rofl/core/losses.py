@@ -1,6 +1,7 @@
-"""The terms of the total loss (Eq. 9), and those of Joint Optimization.
+"""Losses, one value per sample, and the selection of samples by their loss.
 
-They take log-probabilities, and return one value per sample where the term is a sum over samples.
+The terms of the total loss of the paper (Eq. 9) and of Joint Optimization come first, then small-loss selection
+(Eq. 2), then losses that resist wrong labels by themselves. All take log-probabilities or probabilities.
 """
 
 import math
@@ -12,6 +13,8 @@ from torch import Tensor
 
 _MIN_MARGIN = 1e-4  # keeps the logarithm of the memory term finite
 CentroidForm = Literal["dimension", "sample", "sum"]
+_LOG_ZERO = math.log(1e-4)  # A of symmetric cross-entropy, which stands for log 0; as in its authors' code
+_MIN_PROBABILITY = 1e-4  # of a prediction that early-learning regularization remembers; as in its authors' code
 
 
 def cross_entropy(log_probs: Tensor, targets: Tensor) -> Tensor:
@@ -136,3 +139,101 @@ def linear_ramp(index: int, start: float, length: float) -> float:
     if length <= 0:
         return float(index > start)
     return min(max((index - start) / length, 0.0), 1.0)
+
+
+def keep_rate(index: int, tau: float, warmup: int) -> float:
+    """Return R(t) = 1 - min(t / T * tau, tau), the share of small-loss samples in round t (supplement, Algorithm 1).
+
+    Args:
+        index: t, the round, counted from 1.
+        tau: the largest share that is dropped, an estimate of the noise rate.
+        warmup: T, the rounds over which the dropped share grows linearly to tau; 0 to drop tau from the start.
+
+    >>> [round(keep_rate(t, tau=0.4, warmup=10), 2) for t in (1, 5, 10, 50)]
+    [0.96, 0.8, 0.6, 0.6]
+    """
+    return 1 - (min(index / warmup * tau, tau) if warmup > 0 else tau)
+
+
+def small_loss(losses: Tensor, rate: float) -> Tensor:
+    """Return a mask (n,) of the ceil(rate * n) samples with the smallest losses (Eq. 2).
+
+    Ties are broken by position, so the selection is deterministic. NaN sorts last.
+
+    Args:
+        losses: (n,).
+        rate: R(t), the share that is kept, from 0 to 1.
+
+    >>> small_loss(torch.tensor([0.3, 0.1, 0.2, 0.9]), rate=0.5)
+    tensor([False,  True,  True, False])
+    """
+    count = min(len(losses), math.ceil(round(rate * len(losses), 9)))  # 0.55 * 20 must be 11, not 11.000000000000002
+    smallest = losses.argsort(stable=True)[:count]
+    return torch.zeros_like(losses, dtype=torch.bool).scatter_(0, smallest, True)
+
+
+def generalized_cross_entropy(log_probs: Tensor, labels: Tensor, q: float) -> Tensor:
+    """Return (1 - p_y^q) / q of each sample, (n,); between cross-entropy (q near 0) and mean absolute error (q = 1).
+
+    Zhang and Sabuncu 2018, "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels".
+
+    Args:
+        log_probs: (n, K).
+        labels: (n,) classes.
+        q: from above 0 to 1.
+
+    >>> generalized_cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]), q=1.0)
+    tensor([0.5000])
+    """
+    chosen = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,)
+    return (1 - (q * chosen).exp()) / q
+
+
+def symmetric_cross_entropy(log_probs: Tensor, labels: Tensor, alpha: float, beta: float) -> Tensor:
+    """Return alpha * CE(label, prediction) + beta * CE(prediction, label) of each sample, (n,).
+
+    Wang et al. 2019, "Symmetric Cross Entropy for Robust Learning with Noisy Labels". The second term needs log 0 of
+    the classes that are not the label: it is A = log 1e-4, so that the term is -A * (1 - p_y).
+
+    Args:
+        log_probs: (n, K).
+        labels: (n,) classes.
+        alpha: weight of the cross-entropy.
+        beta: weight of the reverse cross-entropy.
+
+    >>> symmetric_cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]), alpha=0.0, beta=1.0)
+    tensor([4.6052])
+    """
+    chosen = log_probs.gather(1, labels.unsqueeze(1)).squeeze(1)  # (n,)
+    return -alpha * chosen - beta * _LOG_ZERO * (1 - chosen.exp())
+
+
+def early_learning(probs: Tensor, remembered: Tensor) -> Tensor:
+    """Return log(1 - <p, t>) of each sample, (n,): it falls as the prediction p comes closer to its target t.
+
+    Liu et al. 2020, "Early-Learning Regularization Prevents Memorization of Noisy Labels", Eq. 6.
+
+    Args:
+        probs: (n, K) predictions, clipped as `clipped_probs` does.
+        remembered: (n, K) targets, without gradient.
+    """
+    return (1 - (probs * remembered).sum(dim=1)).log()
+
+
+def clipped_probs(log_probs: Tensor) -> Tensor:
+    """Return probabilities (n, K) that are at least 1e-4 and at most 1 - 1e-4."""
+    return log_probs.exp().clamp(_MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+
+
+def remember(targets: Tensor, probs: Tensor, momentum: float) -> Tensor:
+    """Return the targets (n, K) of early-learning regularization after a prediction.
+
+    Args:
+        targets: (n, K) so far; zeros at first.
+        probs: (n, K) predictions, without gradient.
+        momentum: of the moving average.
+
+    >>> remember(torch.zeros(1, 2), torch.tensor([[0.5, 0.5]]), momentum=0.7)
+    tensor([[0.1500, 0.1500]])
+    """
+    return torch.lerp(probs / probs.sum(dim=1, keepdim=True), targets, momentum)

@@ -48,7 +48,7 @@ def quantile(counts: Tensor, share: float) -> float:
 
 
 def counts_once(counts: Tensor, clients: int) -> bool:
-    """Return whether rows (P, BINS) are sums over so many clients, each of which counts once in every row."""
+    """Return whether rows (P, BINS) can be sums over this number of clients, each counted once in every row."""
     whole = bool((counts == counts.round()).all()) and bool((counts >= 0).all())
     return whole and bool((counts.sum(dim=1) == clients).all())
 

@@ -35,7 +35,7 @@ def trimmed_mean(changes: Sequence[Tensors], cut: int) -> Tensors:
 
 
 def krum(changes: Sequence[Tensors], bad: int) -> list[int]:
-    """Return the clients that Multi-Krum keeps: all but `bad`, those whose nearest others are nearest.
+    """Return the clients that Multi-Krum keeps: all but `bad`, those with the smallest distances to their neighbours.
 
     Args:
         changes: of each client.

@@ -1,17 +1,21 @@
-"""Serialization of tensors with JSON metadata, for pipes, checkpoints, client states and split files.
+"""Serialization: tensors with JSON metadata for pipes, checkpoints, client states and split files, and records in JSON.
 
-The form is one safetensors record whose metadata holds the JSON; nothing is pickled.
+Tensors are one safetensors record whose metadata holds the JSON; nothing is pickled. All input is untrusted.
 """
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 
 from rofl.core.tensors import Tensors
+from rofl.errors import UserError
+
+_Record = TypeVar("_Record", bound=BaseModel)
 
 
 def serialize(groups: Mapping[str, Tensors], metadata: Mapping[str, Any]) -> bytes:
@@ -64,3 +68,26 @@ def deserialize(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
     except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"not a record of ours ({error})") from error
     return groups, metadata
+
+
+def parse_record(kind: type[_Record], text: str, source: str, version: int) -> _Record:
+    """Return the record that a JSON text holds.
+
+    Args:
+        kind: the record's class.
+        text: the JSON.
+        source: what it is or where it comes from, the beginning of error messages.
+        version: the format version that is read here; the text may lack one.
+
+    Raises:
+        UserError: the text is something else, or of another format version.
+    """
+    try:
+        content: Any = parse_json(text)
+        found = content.get("format") if isinstance(content, dict) else None
+        if isinstance(found, int) and found != version:
+            raise UserError(f"{source} has format {found}; this version reads format {version}.")
+        return kind.model_validate_json(text)
+    except ValueError as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{source} is damaged ({reason}).", "run it again") from error

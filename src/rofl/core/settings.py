@@ -42,38 +42,3 @@ def rename(key: str, value: Any) -> tuple[str, Any]:
     """
     key = RENAMED_KEYS.get(key, key)
     return key, RENAMED_VALUES.get((key, value), value) if isinstance(value, str) else value
-
-
-def notices(changes: Settings) -> list[str]:
-    """Return one line for each dotted key or value that was renamed, to be shown to the user.
-
-    >>> notices({"data.light": 0.5, "seed": 1})
-    ['data.light is now called data.brightness']
-    """
-    lines = []
-    for key, value in changes.items():
-        new, now = rename(key, value)
-        if new != key:
-            lines.append(f"{key} is now called {new}")
-        elif now != value:
-            lines.append(f"{key} = {value} is now called {key} = {now}")
-    return lines
-
-
-def upgrade(settings: Settings) -> Settings:
-    """Return settings in tables, with all names as they are now.
-
-    Args:
-        settings: as a TOML file gives them: keys at the top, and tables of keys below.
-
-    >>> upgrade({"seed": 1, "data": {"light": 0.5, "partition": "given"}})
-    {'seed': 1, 'data': {'brightness': 0.5, 'partition': 'natural'}}
-    """
-    upgraded: dict[str, Any] = {}
-    for table, content in settings.items():
-        if isinstance(content, Mapping):
-            renamed = dict(rename(f"{table}.{key}", value) for key, value in content.items())
-            upgraded[table] = {key.removeprefix(f"{table}."): value for key, value in renamed.items()}
-        else:
-            upgraded[table] = content
-    return upgraded

@@ -1,4 +1,4 @@
-"""How many threads torch computes with: bits of a result depend on it."""
+"""The number of torch's threads, on which the bits of a result depend."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rofl.core import noise
-from rofl.core.instance_noise import confuse
+from rofl.core.instance_noise import confuse, linear_probabilities
 from rofl.core.rng import generator
-from rofl.data.confusions import confusion_probabilities
+from rofl.core.threads import single_thread
 from rofl.data.dataset import Dataset
 from rofl.data.downloads import data_dir as find_data_dir
+from rofl.data.image_store import ImageStore, slice_images
 from rofl.data.noise_spec import NoiseSpec
 from rofl.data.sources import cifar10n
 from rofl.data.specs import SplitSpec
@@ -19,6 +21,8 @@ from rofl.data.specs import SplitSpec
 _MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair, "redraw": noise.redraw}
 _MIXED = ("symmetric", "pair")  # the kinds of kind = mixed
 _GROUPS = 5  # of clients that share a noise ratio, as in the paper
+_SIDE = 12  # pixels of the copies by which a model finds the classes that a sample is easily confused with
+_CHUNK = 1000  # images that are decoded at a time
 
 
 def corrupt_labels(images: Dataset, spec: SplitSpec, data_dir: Path | None) -> Tensor:
@@ -102,3 +106,28 @@ def client_kinds(settings: NoiseSpec, clients: int, seed: int) -> list[str]:
     if settings.kind != "mixed":
         return [settings.kind] * clients
     return [_MIXED[group] for group in noise.assign_groups(clients, len(_MIXED), generator(seed, "kinds")).tolist()]
+
+
+def confusion_probabilities(images: Dataset, seed: int) -> Tensor:
+    """Return probabilities (N, K) of a linear model on small copies of the training images.
+
+    A table's columns are used as they are. On one thread: labels must not depend on the machine's cores.
+
+    Args:
+        images: the data set with its true labels.
+        seed: of the run.
+    """
+    count = len(images.train_labels)
+    with single_thread():
+        features = torch.cat([_features(images.train, start, start + _CHUNK) for start in range(0, count, _CHUNK)])
+        return linear_probabilities(
+            features, images.train_labels, len(images.classes), generator(seed, "noise", "confusions")
+        )
+
+
+def _features(store: ImageStore, start: int, stop: int) -> Tensor:
+    """Return the features (n, d) of a slice of the samples."""
+    pixels = slice_images(store, slice(start, stop))[:].float()
+    if max(pixels.shape[2:]) > _SIDE:
+        pixels = F.adaptive_avg_pool2d(pixels, (min(_SIDE, pixels.shape[2]), min(_SIDE, pixels.shape[3])))
+    return pixels.flatten(start_dim=1)

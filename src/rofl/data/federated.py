@@ -10,12 +10,11 @@ from torch import Tensor
 from rofl.core import noise
 from rofl.core.rng import derive, generator, numpy_generator
 from rofl.data import brightness, partition, skewed_partition
-from rofl.data.client_dataset import ClientDataset
+from rofl.data.client_dataset import ClientDataset, SampledClients
 from rofl.data.corruption import corrupt_clients, corrupt_labels
 from rofl.data.dataset import Dataset
 from rofl.data.dataset_registry import load_dataset
 from rofl.data.label_csv import read_labels
-from rofl.data.sampled_clients import SampledClients
 from rofl.data.specs import IN_MEMORY, SplitSpec
 from rofl.data.split_file import read_split, write_split
 from rofl.data.user import load_user_data

@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.federation.masking.question import read_session

@@ -19,9 +19,9 @@ from rofl.federation.server_session import open_server
 from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_registry import SiteRegistry
 from rofl.training.inputs import load_inputs
-from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.network_choice import network_at_sites, settle_network
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import LOCK_FILE, exclusive
 from rofl.training.runner import Run
 
 __all__ = ["ServeCallbacks", "resume_serve", "serve"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rofl.audit.noise_sums import PredictionSums, SureSums
+from rofl.audit.noise_estimation import PredictionSums, SureSums
 from rofl.core.serialization import parse_json
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular

@@ -1,24 +1,29 @@
 """The rounds of a run with sites, and its end."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from rofl.config.schema import Experiment
+from rofl.data.federated import FederatedDataset
 from rofl.federation.event_log import EventLog
 from rofl.federation.farewells import FAREWELLS_FILE, Farewells
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.masking.choice import check_masks, uses_masks
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
-from rofl.federation.server_engine import ServerEngine
 from rofl.federation.server_outcome import ServerOutcome
 from rofl.federation.site_registry import SiteRegistry
+from rofl.methods.base import ServerState
+from rofl.simulation.engine import Simulation
+from rofl.simulation.rounds import RoundResult
+from rofl.training.engine_protocol import Engine
 from rofl.training.guard import BLAME
+from rofl.training.held_out import Evaluation
 from rofl.training.inputs import load_inputs
-from rofl.training.local_engine import start_simulation
+from rofl.training.local_engine import evaluate, start_simulation
 from rofl.training.loop import Listener, Names, load_or_init, train
 from rofl.training.network_choice import network_at_sites
 from rofl.training.records import RoundRecord
@@ -43,6 +48,43 @@ class ServeCallbacks:
     on_message: Callable[[str], None] = _ignore
     on_start: Callable[[Experiment], None] = _ignore
     listener: Listener | None = None
+
+
+@dataclass(frozen=True)
+class ServerEngine(Engine):
+    """Runs the rounds with sites.
+
+    Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
+    that the sites hold out.
+    """
+
+    engine: FlowerEngine
+    classes: int
+    test: tuple[Simulation, FederatedDataset] | None
+
+    @property
+    def state_rounds(self) -> Mapping[int, int]:
+        """For each client the round of the state that it keeps."""
+        return self.engine.state_rounds
+
+    def run_round(
+        self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
+    ) -> RoundResult:
+        """Run one round with the sites; those in `aside` are neither asked to train nor to test."""
+        return self.engine.run_round(server_state, index, cautious, aside)
+
+    def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
+        """Return accuracy and counts by class; nothing where no site answers."""
+        if self.test is None:
+            return self.engine.evaluate(server_state, index, self.classes)
+        return evaluate(*self.test, server_state)
+
+    def overlap_evaluation(self) -> bool:
+        """Return False: the sites are busy with the next round."""
+        return False
+
+    def on_checkpoint(self) -> None:
+        """Do nothing: each site keeps its client states itself."""
 
 
 def train_with_sites(

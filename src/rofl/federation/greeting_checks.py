@@ -1,6 +1,6 @@
 """Checks of a site's greeting before it is admitted: one site must not be able to stop all others."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -29,6 +29,32 @@ class Conditions:
     masks: bool = False
     classes: tuple[str, ...] = ()
     max_share: float = 1.0
+
+
+def check_number(
+    site: SiteInfo, numbers: Collection[int], others: Mapping[int, SiteInfo], without: Collection[int], clients: int = 0
+) -> None:
+    """Refuse a site whose number is not one of this run, or is another's.
+
+    Args:
+        site: What it said.
+        numbers: Those that a site may have.
+        others: What other sites said before, and perhaps this one.
+        without: The numbers of sites that are gone for good.
+        clients: How many sites there are to be, where they choose their numbers; 0 where their keys tell them.
+
+    Raises:
+        UserError: It says why.
+    """
+    if site.client not in numbers and clients:
+        raise UserError(f"{site.name} says that it is number {site.client}, and there are {clients}, counted from 0.")
+    if site.client not in numbers:
+        raise UserError(f"{site.name} is not one of the run's sites.")
+    known = others.get(site.client)
+    if known is not None and known.name != site.name:
+        raise UserError(f"{site.name} says that it is number {site.client}, which {known.name} is already.")
+    if site.client in without:
+        raise UserError(f"{site.name} was taken out of this run.")
 
 
 def check_greeting(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from flwr.app import RecordDict
 
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, noise_of_sums
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, noise_of_sums
 from rofl.federation.farewells import Farewells
 from rofl.federation.noise_records import add_predictions, decode_predictions, decode_sure, put_mean_doubt
 from rofl.federation.site_requests import SiteRequests

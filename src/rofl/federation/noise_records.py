@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.core.fixed_point import NUMBER_BITS
-from rofl.federation.count_records import decode_count, decode_table
 from rofl.federation.protocol import get_sums, put_sums
-from rofl.federation.tensor_records import put_tensors
+from rofl.federation.tensor_records import decode_count, decode_table, put_tensors
 
 _STEP = 1 << NUMBER_BITS
 MATRIX, FACTS = "noise matrix", "noise"  # records of a request beside its model

@@ -14,8 +14,8 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.guard import judge_counts
 from rofl.training.records import RunSummary, SiteRecord
 from rofl.training.run_dir import RunDir
+from rofl.training.run_outcome import training_summary
 from rofl.training.run_progress import Trained
-from rofl.training.run_summary import training_summary
 from rofl.training.saved_model.model_record import ModelRecord
 
 

@@ -1,6 +1,5 @@
 """A client at its site: trains, is tested, and at the end audits its labels and writes its own run folder."""
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,15 +7,15 @@ import torch
 from torch import Tensor
 
 from rofl.audit import transition_counts
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.core.classification import class_probabilities
 from rofl.core.fixed_point import decode, is_fixed
 from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
-from rofl.federation.own_model import OwnModel
-from rofl.federation.site_evaluation import SiteEvaluation
+from rofl.federation.site_evaluation import OwnModel, SiteEvaluation
+from rofl.federation.site_outcome import SiteOutcome
 from rofl.federation.site_report import SiteReport
 from rofl.methods.base import Method, ServerState, Update
 from rofl.simulation.client import ClientConfig
@@ -24,13 +23,8 @@ from rofl.simulation.device import devices
 from rofl.simulation.executor import ClientExecutor, flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs
 from rofl.simulation.network_spec import NetworkSpec
-from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.held_out import count_agreement
-from rofl.training.records import RoundRecord
 from rofl.training.run_dir import RunDir
-from rofl.training.run_monitor import RunMonitor
-from rofl.training.run_outcome import RunOutcome
-from rofl.training.run_progress import Trained
 
 
 @dataclass(frozen=True)
@@ -160,8 +154,9 @@ class SiteClient:
         """
         result, logits = self._audit(server_state, noise)
         if self.out is not None:
-            records = [RoundRecord.model_validate(record) for record in json.loads(history)]
-            self._write(RunDir(self.out), self._trained(server_state, records), result, logits, noise)
+            test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
+            outcome = SiteOutcome(self.experiment, self.network, result, noise, logits, test_logits)
+            outcome.write(RunDir(self.out), server_state, history)
         return self._counts(result)
 
     def _predict(self, server_state: ServerState) -> tuple[Tensor, Tensor]:
@@ -185,33 +180,6 @@ class SiteClient:
         labels, suspects = self.federated.labels, result.suspects
         table = transition_counts(labels, suspects.suggested, self.classes)
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
-
-    def _trained(self, server_state: ServerState, history: list[RoundRecord]) -> Trained:
-        """Return the outcome of all rounds as this site knows it: the saved model is the only one that it got."""
-        monitor = RunMonitor(self.experiment)
-        monitor.replay(history)
-        is_best = self.experiment.select == "best" and monitor.best_round is not None
-        index = monitor.best_round if is_best and monitor.best_round else len(history)
-        return Trained(server_state, history, "best" if is_best else "last", index, server_state, monitor.stop_reason)
-
-    def _write(
-        self, run_dir: RunDir, trained: Trained, audit: AuditResult, logits: Tensor, noise: LabelNoise | None
-    ) -> None:
-        """Write a run folder like that of a local run, which `rofl audit` and `rofl report` can read.
-
-        Args:
-            run_dir: The folder.
-            trained: The outcome of all rounds.
-            audit: The audit of this site's labels.
-            logits: (N, K) of the saved model on this site's training samples.
-            noise: The label noise over all sites.
-        """
-        run_dir.audit.write_noise(noise)
-        run_dir.write_experiment(self.experiment)
-        run_dir.write_history(trained.history)
-        run_dir.checkpoints.write(Checkpoint(trained.selected_round, trained.selected_state, {}))
-        test_logits, _ = self.executor.predict_all("test", len(self.federated.images.test_labels))
-        RunOutcome(self.experiment, self.network, trained, audit, logits, test_logits).write(run_dir)
 
     def _held_out(self, test_logits: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
         """Return logits (n, K) of the loaded model and labels (n,) as given, of samples that are not trained with.

@@ -1,17 +1,22 @@
 """How a model does on the samples that sites hold out: each site's counts, its vote, and the sums over sites."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import torch
 from flwr.app import ConfigRecord, RecordDict
+from torch import Tensor
 
-from rofl.federation.count_records import decode_class_counts, decode_count
 from rofl.federation.protocol import get_sums, put_sums
-from rofl.federation.tensor_records import get_tensors, put_tensors
+from rofl.federation.tensor_records import decode_class_counts, decode_count, get_tensors, put_tensors
 from rofl.training.held_out import HeldOut
 
 VOTE = "vote"  # the record of a site's opinion of a model, which is never masked
+_FEWEST = 10  # held-out samples; with fewer a site has no opinion
+_FAR = 0.15  # of the held-out samples
+_DEVIATIONS = 2.0  # standard errors that are beyond chance
+_EVEN = 0.5  # of the classes: where a site's labels are fewer, in effect, its own model naturally knows them better
 
 
 @dataclass(frozen=True)
@@ -102,3 +107,48 @@ def pooled_counts(evaluations: Iterable[SiteEvaluation]) -> HeldOut | None:
         labelled=[sum(column) for column in zip(*(each.labelled for each in counts), strict=True)],
         agreed=sum(each.agreed or 0 for each in counts),
     )
+
+
+class OwnModel:
+    """How the best model that a client trained by itself does on its held-out samples.
+
+    A bad site may drag the model down by as little as the bounds on sums allow, from the first round on, when nothing
+    is known yet that a round could be compared with. But every honest site has a model of its own to compare with.
+    """
+
+    def __init__(self) -> None:
+        self._best: Tensor | None = None  # (n,) which samples it predicts as labelled
+        self._round = 0  # of which an opinion may be given, once
+
+    def learn(self, right: Tensor, index: int) -> None:
+        """Take in the model that the client trained in a round.
+
+        Args:
+            right: (n,) which held-out samples it predicts as labelled.
+            index: the round.
+        """
+        if self._best is None or index == 1 or int(right.sum()) > int(self._best.sum()):  # a run may begin anew
+            self._best = right
+        self._round = index
+
+    def objects(self, right: Tensor, labelled: Sequence[int], index: int) -> bool | None:
+        """Return whether a round's model is worse by far; None where the client did not train in it, or cannot tell.
+
+        It answers once in a round, whatever models are sent.
+
+        Args:
+            right: (n,) which held-out samples the round's model predicts as labelled.
+            labelled: (K,) how often each class is given among them.
+            index: the round.
+        """
+        trained, self._round = self._round == index, 0
+        if not trained or self._best is None or len(right) < _FEWEST or not _is_even(labelled):
+            return None
+        lost, won = int((self._best & ~right).sum()), int((right & ~self._best).sum())
+        return lost - won > max(_FAR * len(right), _DEVIATIONS * sqrt(lost + won))
+
+
+def _is_even(labelled: Sequence[int]) -> bool:
+    """Return whether labels are spread over the classes: by their effective number, 1 / sum of squared shares."""
+    total = max(sum(labelled), 1)
+    return 1 / max(sum((count / total) ** 2 for count in labelled), 1e-12) >= _EVEN * len(labelled)

@@ -9,7 +9,7 @@ from hashlib import sha256
 import torch
 from flwr.app import RecordDict
 
-from rofl.audit.noise_sums import LabelNoise, PredictionSums, SureSums
+from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.config.schema import experiment_from_toml
 from rofl.core.settings import Settings
 from rofl.data.downloads import downloads_allowed

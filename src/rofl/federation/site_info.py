@@ -10,8 +10,8 @@ from flwr.app import ConfigRecord, RecordDict
 
 from rofl.data.user.shared_columns import parse_columns
 from rofl.errors import UserError
-from rofl.federation.count_records import MAX_COUNT
 from rofl.federation.protocol import PROTOCOL, check_protocol, is_int
+from rofl.federation.tensor_records import MAX_COUNT
 
 _GREETING = "site"  # the record's name, as in 0.1
 _MAX_NAME = 100  # characters

@@ -25,7 +25,7 @@ from rofl.federation.flower_internal.runtime import TaskClient, deactivate_node,
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_gate import Declined, SiteGate
 from rofl.federation.state_file import StateFile
-from rofl.training.lock import exclusive
+from rofl.training.run_files import exclusive
 
 _POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: after a task, and when none came for long
 _POLL_SERVER = 2.0  # seconds between two checks that the coordinator is there

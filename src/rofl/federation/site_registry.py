@@ -9,18 +9,16 @@ from flwr.serverapp import Grid
 
 from rofl.errors import UserError, one_line, unknown
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
-from rofl.federation.greeting_checks import Conditions, check_greeting
+from rofl.federation.greeting_checks import Conditions, check_greeting, check_number
 from rofl.federation.masking.peers import Peer
-from rofl.federation.messaging import NodeConnection, error_reason, nodes_online, pull_replies, push_request
-from rofl.federation.protocol import ProtocolError, RoundRequest, encode_request
+from rofl.federation.messaging import NodeConnection, error_reason, nodes_online
+from rofl.federation.protocol import ProtocolError, RoundRequest
+from rofl.federation.site_discovery import PATIENCE, Discovery, Stragglers
 from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
 from rofl.federation.sites_file import SitesFile
-from rofl.federation.stragglers import PATIENCE, Stragglers
 
 _POLL = 0.2  # seconds between two polls for the nodes that are connected
-_DISCOVERY = 60.0  # seconds until a site that does not describe itself is asked again; it may be busy
 _MOST_PROBLEMS = 200  # different sentences about sites that cannot take part
 NOT_CONNECTED = "it is not connected"
 _RESUME = "rofl serve --resume RUN"
@@ -66,10 +64,7 @@ class SiteRegistry:
         self._first = frozenset(known if len(known) >= clients else numbers)
         self._came: set[int] = set()  # in this start
         self._clients_by_node: dict[int, int] = {}
-        self._discovered: set[NodeConnection] = set()
-        self._asked: dict[
-            str, tuple[NodeConnection, float]
-        ] = {}  # message id -> who was asked to describe itself, when
+        self._discovery = Discovery(grid, self.log)
         self._problems: dict[str, None] = {}  # sentences about sites that cannot take part, in order of arrival
 
     @property
@@ -121,20 +116,8 @@ class SiteRegistry:
         for sentence in self._keys.refresh():
             self.on_message(sentence)
             self.log.write("keys", change=sentence)
-        now = time.monotonic()
-        self._asked = {each: ask for each, ask in self._asked.items() if now - ask[1] < _DISCOVERY}
-        known = self._discovered | {connection for connection, _ in self._asked.values()}
-        for connection in nodes_online(self.grid):
-            if connection not in known:
-                content = encode_request(request)
-                message_id = push_request(self.grid, "query.describe", content, connection, _DISCOVERY)
-                if message_id is not None:
-                    self._asked[message_id] = connection, now
-                    self.log.write("asked", kind="query.describe", node=str(connection.node))
-        for reply in pull_replies(self.grid, list(self._asked)):
-            asked = self._asked.pop(reply.metadata.reply_to_message_id, None)
-            if asked is not None:
-                self._take_greeting(asked[0], reply)
+        for connection, reply in self._discovery.ask(request):
+            self._take_greeting(connection, reply)
 
     def wait_for_sites(self, request: RoundRequest, timeout: float, fewest: int = 0) -> list[SiteInfo]:
         """Return the sites in the order of their numbers, once all are connected.
@@ -208,7 +191,7 @@ class SiteRegistry:
         if not self.stragglers.is_too_late(client, index):
             return
         nodes = {node for node, each in self._clients_by_node.items() if each == client}
-        self._discovered = {each for each in self._discovered if each.node not in nodes}  # so that it is asked again
+        self._discovery.forget(nodes)
         self.log.write("set aside", site=self.name(client), round=index)
         self.on_message(f"{self.name(client)} was late in {PATIENCE} rounds; it is set aside until it answers.")
 
@@ -220,15 +203,17 @@ class SiteRegistry:
         certificate = self._keys.certificates.get(site.client, b"")
         return Peer(site.client, site.mask_key, site.mask_signature, certificate)
 
+    def _numbers(self) -> set[int]:
+        """Return the numbers that a site may have."""
+        others = self._keys.numbers.values() if self.open_to_others and self._keys.numbers is not None else ()
+        return {*self._first, *others, *self.sites}
+
     def _is_current(self, client: int, connection: NodeConnection) -> bool:
         """Return whether a connection's key is the site's key now."""
         return self._keys.numbers is None or self._keys.numbers.get(connection.key) == client
 
     def _take_greeting(self, connection: NodeConnection, reply: Message) -> None:
         """Take in a site's answer to the first question."""
-        if reply.has_error() and reply.error.code in NODE_AWAY:
-            return  # it is gone again
-        self._discovered.add(connection)
         number = None if self._keys.numbers is None else self._keys.numbers.get(connection.key, -1)
         name = "" if number is None else self._keys.name_of(number)  # the key tells, not the site
         if reply.has_error():
@@ -250,7 +235,8 @@ class SiteRegistry:
         try:
             site = SiteInfo.decode(content, name)
             site = site if number is None else replace(site, client=number)
-            self._check_number(site)
+            chosen = self.clients if number is None else 0  # without keys, a site says its number itself
+            check_number(site, self._numbers(), self.sites, self.without, chosen)
             check_greeting(site, self.conditions, self.sites, self._peer(site), self._keys.authority)
         except (ProtocolError, UserError, ValueError) as error:
             self._problem(error.sentence if isinstance(error, UserError) else str(error))
@@ -264,22 +250,6 @@ class SiteRegistry:
             self._memory.write(self.sites)
         self.log.write("admitted", site=site.name, client=site.client, samples=site.samples)
         self.on_message(f"{site.name} is back." if again else f"{site.name} is here with {site.samples} samples.")
-
-    def _check_number(self, site: SiteInfo) -> None:
-        """Refuse a site whose number is not one of this run, or is another's.
-
-        Raises:
-            UserError: It says which.
-        """
-        known = self.sites.get(site.client)
-        others = self._keys.numbers.values() if self.open_to_others and self._keys.numbers is not None else ()
-        if site.client not in {*self._first, *others, *self.sites}:
-            says = f"{site.name} says that it is number {site.client}, and there are {self.clients}, counted from 0."
-            raise UserError(says if self._keys.numbers is None else f"{site.name} is not one of the run's sites.")
-        if known is not None and known.name != site.name:
-            raise UserError(f"{site.name} says that it is number {site.client}, which {known.name} is already.")
-        if site.client in self.without:
-            raise UserError(f"{site.name} was taken out of this run.")
 
     def _problem(self, sentence: str) -> None:
         sentence = one_line(sentence)

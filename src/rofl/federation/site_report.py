@@ -8,10 +8,9 @@ from flwr.app import RecordDict
 
 from rofl.audit import transition
 from rofl.audit.result import NoiseEstimate
-from rofl.federation.count_records import decode_count, decode_table
 from rofl.federation.protocol import get_sums, put_sums
 from rofl.federation.site_info import SiteInfo
-from rofl.federation.tensor_records import put_tensors
+from rofl.federation.tensor_records import decode_count, decode_table, put_tensors
 from rofl.training.held_out import HeldOut
 
 

@@ -72,7 +72,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Claims:
-    """What is known beforehand of the clients behind an update or a sum of updates.
+    """The number of clients and samples behind an update or a sum, as the server knows them beforehand.
 
     Attributes:
         samples: how many samples they declared, together.
@@ -88,7 +88,7 @@ class Claims:
 
 
 def without_bounds(aux: Mapping[str, torch.Tensor]) -> Tensors:
-    """Return `aux` without what only bounds on updates need."""
+    """Return `aux` without the entries of bounds on updates."""
     return {name: value for name, value in aux.items() if not name.startswith(BOUNDS)}
 
 
@@ -142,7 +142,7 @@ class Method(Protocol):
         return self
 
     def with_clients(self, clients: int) -> Self:
-        """Return the method for so many clients, for what has a row for each of them; by default, itself."""
+        """Return the method for this number of clients, for tables with a row per client; by default itself."""
         return self
 
     def centralized(self) -> Self:
@@ -183,7 +183,7 @@ class Method(Protocol):
         return None
 
     def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
-        """Return what takes the place of the sum of a round's updates; by default the sum, in the order given.
+        """Combine a round's updates into one; by default their sum, in the order given.
 
         Args:
             updates: of the clients that replied.

@@ -35,20 +35,20 @@ class ClientMixture:
     fit: Fit
 
     def init(self, size: int) -> Tensors:
-        """Return what the server state begins with, for vectors of this length: nothing is known."""
+        """Return the initial entries of the server's `aux`, for vectors of this length: all unknown."""
         if not self.clients:
             return {_TOTALS: torch.zeros(2, 1 + 3 * size)}
         shape = self.clients, size
         return {_VECTORS: torch.zeros(shape), _SEEN: torch.zeros(shape), _NOISY: torch.zeros(self.clients)}
 
     def zero(self, aux: Tensors) -> Tensors:
-        """Return the zero of what clients send, given the server state's `aux`."""
+        """Return the zero of the entries that clients send, given the server's `aux`."""
         return zeros_like({name: aux[name] for name in ((_VECTORS, _SEEN) if self.clients else (_TOTALS,))})
 
     def measure(
         self, vector: Tensor, seen: Tensor, aux: Tensors, client_state: Tensors, client: int
     ) -> tuple[Tensors, Tensors]:
-        """Return what a client sends, and what it keeps.
+        """Return the entries that a client sends, and those that it keeps.
 
         Args:
             vector: (D,) that it measured.

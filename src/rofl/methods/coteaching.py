@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from rofl.core import losses
+from rofl.core.losses import small_loss
 from rofl.core.rng import derive, seeded
-from rofl.core.selection import small_loss
 from rofl.core.tensors import Tensors, digest, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update

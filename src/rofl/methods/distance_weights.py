@@ -31,11 +31,11 @@ class DistanceWeights:
     clients: int
 
     def init(self, model: Tensors) -> Tensors:
-        """Return what the server state begins with."""
+        """Return the initial entries of the server's `aux`."""
         return {} if self.clients else {_DISTANCE: torch.zeros(1)}
 
     def zero(self, model: Tensors) -> Tensors:
-        """Return the zero of what clients send, given the weights."""
+        """Return the zero of the entries that clients send, given the weights."""
         if not self.clients:
             return {_DISTANCES: torch.zeros(2)}
         rows = torch.zeros(self.clients, 1)

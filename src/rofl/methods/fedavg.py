@@ -57,7 +57,7 @@ class FedAvg(LocalSgd):
         return update, objective.next_state()
 
     def penalty(self, net: Network, server_state: ServerState) -> Tensor | float:
-        """Return what is added to the loss of each step; nothing here."""
+        """Return the term that is added to the loss of each step; zero here."""
         return 0.0
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:

@@ -88,7 +88,7 @@ class FedCorr(LocalSgd):
         return Update(weight_change(net, server_state.model, weight), weight, sent, sums), state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Return the mean of the clients' weights, and what is now known about clients."""
+        """Return the mean of the clients' weights, and the updated table of clients."""
         return ServerState(fedavg(server_state, total), self._mixture.server_update(server_state.aux, total.aux))
 
     def _train(

@@ -35,7 +35,7 @@ _NEVER = 2**31  # a round that no run reaches
 
 @dataclass(frozen=True)
 class FedGR(LocalSgd):
-    """One filter over all clients' losses, pseudo-labels by the global model, and a teacher that it revises."""
+    """One filter over all clients' losses, pseudo-labels by the global model, and a teacher that is revised by it."""
 
     start: Annotated[int, Field(ge=1)] = 101  # first round that refines labels; the paper: after 10 visits of a client
     bins: Annotated[int, Field(ge=8)] = 64  # of the histogram of losses

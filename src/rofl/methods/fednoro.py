@@ -78,7 +78,7 @@ class FedNoRo(LocalSgd):
         return replace(update, aux=update.aux | sent, metrics=sums), kept
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Return the weighted mean of the clients' weights, and what is now known about clients."""
+        """Return the weighted mean of the clients' weights, and the updated table of clients."""
         mixture = self._mixture.server_update(server_state.aux, total.aux)
         model, distances = self._weights.aggregate(server_state, total)
         return ServerState(model, {**mixture, **distances})
@@ -100,7 +100,7 @@ class FedNoRo(LocalSgd):
     def _train_noisy(
         self, net: Network, client_state: Tensors, data: ClientDataset, ctx: RoundContext, metrics: MetricSums
     ) -> Tensors:
-        """Train on a mixture of the given labels and the global model's predictions; return what the client keeps."""
+        """Train on a mixture of the given labels and the global model's predictions; return the client state."""
         optimizer, prior, teacher = self.optimizer(net, ctx), log_prior(data), net.predictor()
         weight = self.distill * sigmoid_ramp(ctx.index, self.start, self.ramp)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
@@ -122,7 +122,7 @@ class FedNoRo(LocalSgd):
         return {}
 
     def _kept_labels(self, client_state: Tensors, data: ClientDataset) -> Tensors:
-        """Return what a client keeps of its labels while it is clean; nothing here."""
+        """Return the part of the client state that holds labels of a clean client; empty here."""
         return {}
 
     @property

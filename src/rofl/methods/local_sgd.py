@@ -1,4 +1,4 @@
-"""How a client trains: the optimizer, hyper-parameters of local SGD, and the sums of what it measures."""
+"""Local training: the optimizer, the hyper-parameters of local SGD, and sums of the metrics."""
 
 import math
 import operator
@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from rofl.core.selection import keep_rate
+from rofl.core.losses import keep_rate
 from rofl.core.tensors import zeros_like
 from rofl.methods.base import Method, RoundContext, ServerState, Update
 from rofl.methods.weights import model_weights

@@ -1,4 +1,4 @@
-"""The loss of a batch on the given labels, for FedAvg and what extends it: four losses, smoothed and mixed labels."""
+"""The loss of a batch on the given labels, for FedAvg and its subclasses: four losses, smoothed and mixed labels."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rofl.core import robust_losses
+from rofl.core import losses
 from rofl.core.rng import numpy_generator
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
@@ -73,23 +73,21 @@ class Objective:
         return loss
 
     def next_state(self) -> Tensors:
-        """Return what the client keeps until its next round."""
+        """Return the client state for its next round."""
         return {_TARGETS: self._targets} if self._settings.loss == "elr" else {}
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         settings = self._settings
         if settings.loss == "gce":
-            return robust_losses.generalized_cross_entropy(logits.log_softmax(dim=1), labels, settings.gce_q).mean()
+            return losses.generalized_cross_entropy(logits.log_softmax(dim=1), labels, settings.gce_q).mean()
         if settings.loss == "sce":
             log_probs = logits.log_softmax(dim=1)
-            return robust_losses.symmetric_cross_entropy(
-                log_probs, labels, settings.sce_alpha, settings.sce_beta
-            ).mean()
+            return losses.symmetric_cross_entropy(log_probs, labels, settings.sce_alpha, settings.sce_beta).mean()
         return F.cross_entropy(logits, labels, label_smoothing=settings.label_smoothing)
 
     def _regularizer(self, logits: Tensor, index: Tensor) -> Tensor:
         """Return the mean of the regularizer over a batch; its samples' targets move towards their predictions."""
-        probs = robust_losses.clipped_probs(logits.log_softmax(dim=1))
-        targets = robust_losses.remember(self._targets[index], probs.detach(), self._settings.elr_momentum)
+        probs = losses.clipped_probs(logits.log_softmax(dim=1))
+        targets = losses.remember(self._targets[index], probs.detach(), self._settings.elr_momentum)
         self._targets[index] = targets
-        return robust_losses.early_learning(probs, targets).mean()
+        return losses.early_learning(probs, targets).mean()

@@ -22,7 +22,7 @@ class ProcessedMethod(Method):
     postprocessors: tuple[Postprocessor, ...]  # in the order in which a client applies them
 
     def init(self, net: Network) -> ServerState:
-        """Return the method's initial state, with what postprocessors keep at the server."""
+        """Return the method's initial state, with the entries of the postprocessors."""
         server_state = self.method.init(net)
         for postprocessor in self.postprocessors:
             server_state = postprocessor.init(server_state)
@@ -70,7 +70,7 @@ class ProcessedMethod(Method):
         return self.method.tells_clients_apart
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return what a postprocessor or, for updates that can be had in its own form, the method finds wrong.
+        """Return the problem that a postprocessor finds, or the method, if the updates can be decoded for it.
 
         Args:
             total: the update, or a sum of updates.
@@ -87,7 +87,7 @@ class ProcessedMethod(Method):
         return self.method.check_sums(total, received, claims)
 
     def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
-        """Return what a postprocessor makes of the updates, or their sum."""
+        """Combine the updates by the first postprocessor that does, or add them."""
         for postprocessor in self.postprocessors:
             combined = postprocessor.combine(updates)
             if combined is not None:
@@ -135,7 +135,7 @@ def with_postprocessors(method: Method, postprocessors: Sequence[Postprocessor])
 
 
 def _around(postprocessor: Postprocessor, inner: ServerStep) -> ServerStep:
-    """Return the server's step for sums of what the postprocessor made of updates."""
+    """Return the server's step for sums of updates that passed the postprocessor."""
 
     def server_step(server_state: ServerState, total: Update, ctx: RoundContext, /) -> ServerState:
         return postprocessor.server_update(server_state, total, ctx, inner)

@@ -1,13 +1,26 @@
-"""Eq. 8: pseudo-labels, the model's predictions for samples whose given label is not trusted."""
+"""Eq. 8: pseudo-labels, the model's predictions for samples whose given label is not trusted, and when they begin.
+
+With T_pl = "auto" they begin when the global model is right more often than the labels that they replace
+(`EarnedStart`): docs/method.md has the rule, docs/decisions/0016-cifar10-on-two-cores.md the measurements.
+"""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.inference import CHUNK, forward
 from rofl.models import Network
 
 _MAX_LAZY_SHARE = 2 / 3  # of a client's samples are predicted on demand; then the rest is, in one pass
+AGREED = "agreed"  # key in an update's `aux`: samples whose label was predicted before it was learnt, and all
+STATE = "start"  # key in the server's `aux`
+_ODDS = 2.0  # where model and label differ, the model must be right so many times as often
+_FAST, _SLOW = 0.5, 0.8  # momenta of two averages of the agreement over rounds
+_LEAST_AGREEMENT = 0.5  # below it, a model whose agreement does not rise knows little, or most labels are wrong
+_STILL = 0.01  # the agreement has stopped rising where the fast average is at most so far above the slow one
 
 
 class PseudoLabels:
@@ -48,3 +61,85 @@ class PseudoLabels:
         self._labels[index] = logits.softmax(dim=1) if self._soft else logits.argmax(dim=1)
         self._missing[index] = False
         self._missing_count -= len(index)
+
+
+def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
+    """Estimate a model's accuracy, 0 to 1, from its agreement with labels of which a known share is wrong.
+
+    It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are
+    taken to be even over classes.
+
+    Args:
+        agreement: the share of labels that it predicts, of samples from which it has not learnt lately.
+        wrong: the share of labels that are wrong.
+        classes: K.
+
+    >>> [round(estimated_accuracy(agreement, wrong=0.4, classes=5), 2) for agreement in (0.1, 0.35, 0.6, 0.7)]
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    chance = wrong / (classes - 1)
+    return min(1.0, max(0.0, (agreement - chance) / max(1 - wrong - chance, 1e-3)))
+
+
+def deserves_labels(accuracy: float, wrong: float) -> bool:
+    """Return whether the model is better than the labels it disagrees with, so that it may replace them.
+
+    If mistakes of model and labels are independent, the model is right on accuracy * wrong of all samples where the two
+    differ, and the label on (1 - accuracy) * (1 - wrong). The model has to be right twice as often.
+
+    Args:
+        accuracy: of the model, as estimated.
+        wrong: the share of labels that are wrong; where it is 0, no model deserves it.
+
+    >>> [deserves_labels(accuracy, wrong=0.4) for accuracy in (0.5, 0.7, 0.8)], deserves_labels(1.0, wrong=0.0)
+    ([False, False, True], False)
+    """
+    return accuracy * wrong > _ODDS * (1 - accuracy) * (1 - wrong)
+
+
+@dataclass(frozen=True)
+class EarnedStart:
+    """The agreement between the global model and given labels over rounds, as the server broadcasts it in `aux`."""
+
+    numbers: Tensor  # (3,) fast and slow average of the agreement, and T_pl; 0 before the first round, and until earned
+
+    @staticmethod
+    def initial() -> "EarnedStart":
+        """Return the state before the first round."""
+        return EarnedStart(torch.zeros(3))
+
+    @staticmethod
+    def read(aux: Tensors) -> "EarnedStart":
+        """Return the state that a server state's `aux` holds."""
+        return EarnedStart(aux[STATE])
+
+    @property
+    def t_pl(self) -> int | None:
+        """The first round that uses pseudo-labels; None until it is known."""
+        return int(self.numbers[2]) or None
+
+    def updated(self, counts: Tensor, index: int, wrong: float | None, classes: int) -> "EarnedStart":
+        """Return the state after a round; once T_pl is known, it stays.
+
+        Args:
+            counts: (2,) samples whose label was predicted, and all, over the clients of the round.
+            index: the round.
+            wrong: the share of labels that are wrong; None where nobody knows.
+            classes: K.
+        """
+        agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may leave anything
+        if counted < 1:
+            return self
+        now = min(1.0, agreed / counted)
+        fast, slow, start = self.numbers.tolist()
+        if fast > 0 or slow > 0:
+            fast, slow = _FAST * fast + (1 - _FAST) * now, _SLOW * slow + (1 - _SLOW) * now
+        else:
+            fast = slow = now
+        if wrong is None:
+            earned = index > 1 and fast - slow <= _STILL and fast >= _LEAST_AGREEMENT
+        else:
+            earned = deserves_labels(estimated_accuracy(fast, wrong, classes), wrong)
+        if earned and not start:
+            start = float(index + 1)
+        return EarnedStart(torch.tensor([fast, slow, start]).to(self.numbers))

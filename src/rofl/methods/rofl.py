@@ -9,14 +9,13 @@ from torch import Tensor
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.selection import keep_rate, small_loss
+from rofl.core.losses import keep_rate, small_loss
 from rofl.core.tensors import Tensors, zeros_like
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, RoundContext, ServerState, Update
-from rofl.methods.earned_start import AGREED, STATE, EarnedStart
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums, SmallLossSgd
-from rofl.methods.pseudo_labels import PseudoLabels
+from rofl.methods.pseudo_labels import AGREED, STATE, EarnedStart, PseudoLabels
 from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
@@ -137,7 +136,7 @@ class Rofl(SmallLossSgd):
         return ServerState(fedavg(server_state, total), aux)
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return what is wrong with the sums of Eq. 11 and 12, or with counts of samples.
+        """Check the sums of Eq. 11 and 12 and the counts of samples; return the problem, or None.
 
         Args:
             total: the update, or a sum of updates.
@@ -162,7 +161,7 @@ class Rofl(SmallLossSgd):
         return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
 
     def _updated_start(self, server_state: ServerState, aux: Tensors, counts: Tensor, ctx: RoundContext) -> EarnedStart:
-        """Return what is known of T_pl after a round.
+        """Return the entries of `aux` from which T_pl follows, after a round.
 
         Args:
             server_state: before the round.
@@ -174,7 +173,7 @@ class Rofl(SmallLossSgd):
         return EarnedStart.read(server_state.aux).updated(counts, ctx.index, wrong, len(aux["centroids"]))
 
     def _unconfident(self, size: int) -> Tensors:
-        """Return the zero of what tau = "auto" adds to `aux`: two counts up (size 2), their quotient down (size 1)."""
+        """Return the zero of `aux` for tau = "auto": two counts up (size 2), their quotient down (size 1)."""
         return {UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
 
     def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:

@@ -1,4 +1,4 @@
-"""A strong view of images: what it shows is the same class, though a part of it is hidden and its light differs."""
+"""Strong augmentation of images: a part is hidden and the brightness differs; the class stays the same."""
 
 import torch
 from torch import Tensor

@@ -9,13 +9,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rofl.models.network import FeatureClassifier
+from rofl.models.network import FeatureClassifier, global_average
 
 _CHANNELS = ((64,), (128, 128), (256, 256))  # of convolutions; a 2 x 2 pool between the groups
 
 
 class Cnn5(FeatureClassifier):
-    """64-pool-128-128-pool-256-256-maximum after a Haar transform that halves the side, batch norm, ReLU.
+    """64-pool-128-128-pool-256-256-mean after a Haar transform that halves the side, batch norm, GELU.
 
     256 features at width 1, 30 million multiplications for an image of 32 x 32. Any size of 2 and more goes through.
     """
@@ -29,7 +29,7 @@ class Cnn5(FeatureClassifier):
                 outputs = max(1, round(full * width))
                 layers += _block(inputs, outputs, pool=place == len(group) - 1 and number < len(_CHANNELS) - 1)
                 inputs = outputs
-        super().__init__(nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten()), inputs, classes)
+        super().__init__(nn.Sequential(*layers, *global_average()), inputs, classes)
 
 
 class Haar(nn.Module):
@@ -73,7 +73,7 @@ def haar_filters(channels: int) -> Tensor:
 
 
 def _block(inputs: int, outputs: int, pool: bool) -> list[nn.Module]:
-    """Return a 3 x 3 convolution that passes its inputs on at first, batch norm and ReLU, with pooling where asked for.
+    """Return a 3 x 3 convolution that passes its inputs on at first, batch norm and GELU, with pooling where asked for.
 
     Args:
         inputs: channels of the input.
@@ -84,4 +84,4 @@ def _block(inputs: int, outputs: int, pool: bool) -> list[nn.Module]:
     with torch.no_grad():
         nn.init.dirac_(convolution.weight[: min(inputs, outputs)])
     pooling = [nn.MaxPool2d(2, ceil_mode=True)] if pool else []
-    return [convolution, nn.BatchNorm2d(outputs), *pooling, nn.ReLU(inplace=True)]
+    return [convolution, nn.BatchNorm2d(outputs), *pooling, nn.GELU()]

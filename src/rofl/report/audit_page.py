@@ -9,10 +9,9 @@ from rofl.report.audience import Audience, visible_audit
 from rofl.report.environment import Section, render, render_document
 from rofl.report.finished_runs import AuditedData
 from rofl.report.large_pictures import ImageMode
-from rofl.report.sections.client_table import client_table
 from rofl.report.sections.feature_map import feature_map
 from rofl.report.sections.gallery import gallery, hidden_gallery
-from rofl.report.sections.noise_heatmap import noise_heatmap
+from rofl.report.sections.noise_heatmap import client_table, noise_heatmap
 from rofl.report.sections.other_issues import other_issues
 from rofl.report.visible_suspects import PageImages, collect_suspects, contents, eyebrow
 

@@ -6,8 +6,7 @@ from rofl.data.atomic import atomic_write
 from rofl.errors import UserError
 from rofl.report.environment import render_document
 from rofl.report.formatting import count, per_cent, share
-from rofl.report.sections.class_metrics import class_metrics
-from rofl.report.sections.confusion_map import confusion_map
+from rofl.report.sections.class_metrics import class_metrics, confusion_map
 from rofl.report.sections.reliability_chart import reliability_chart
 from rofl.training.saved_model.evaluate_data import ModelEvaluation
 

@@ -15,15 +15,13 @@ from rofl.report.finished_runs import AuditedData, Group, group_runs, read_runs
 from rofl.report.large_pictures import ImageMode
 from rofl.report.sections.accuracy_chart import accuracy_chart
 from rofl.report.sections.class_metrics import class_metrics
-from rofl.report.sections.client_table import client_table
 from rofl.report.sections.comparison import comparison
 from rofl.report.sections.feature_map import feature_map
 from rofl.report.sections.gallery import gallery, hidden_gallery
-from rofl.report.sections.guard_warnings import guard_warnings
 from rofl.report.sections.headline import headline, page_title, run_facts
-from rofl.report.sections.noise_heatmap import noise_heatmap
+from rofl.report.sections.noise_heatmap import client_table, noise_heatmap
 from rofl.report.sections.other_issues import other_issues
-from rofl.report.sections.provenance import provenance
+from rofl.report.sections.provenance import guard_warnings, provenance
 from rofl.report.sections.reliability_chart import reliability_chart
 from rofl.report.visible_suspects import PageImages, collect_suspects, contents, eyebrow, score_quality
 from rofl.training.run_dir import RunDir

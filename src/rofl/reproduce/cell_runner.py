@@ -14,8 +14,8 @@ from pathlib import Path
 from rofl.config.schema import Experiment
 from rofl.reproduce.run_cache import RunCache
 from rofl.simulation.device import worker_env
-from rofl.training.lock import exclusive
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import exclusive
 
 _POLL_SECONDS = 0.5  # between two reports of progress
 

@@ -17,8 +17,8 @@ from rofl.errors import UserError
 from rofl.reproduce.cell_runner import CellProgress, OnProgress, unfinished_cells
 from rofl.reproduce.cell_usage import recorded_usage
 from rofl.reproduce.run_cache import RunCache
-from rofl.training.lock import LOCK_FILE
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import LOCK_FILE
 from rofl.training.runner import resume
 
 _POLL_SECONDS = 0.5  # between two reports of progress

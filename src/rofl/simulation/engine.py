@@ -12,7 +12,7 @@ from rofl.core.serialization import deserialize
 from rofl.core.tensors import Tensors
 from rofl.errors import UserError
 from rofl.methods.base import Method, RoundContext, ServerState, Update
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.executor import PREDICTION_CHUNK, flatten_state, predict_job, train_job
 from rofl.simulation.rounds import (
     SET_ASIDE,

@@ -10,6 +10,7 @@ from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import CPU, Tensors, to_device
 from rofl.core.threads import single_thread
 from rofl.data import ClientDataset
+from rofl.data.client_dataset import client_rows, partition_to_tensors
 from rofl.data.image_store import (
     ImageStore,
     gather,
@@ -18,7 +19,6 @@ from rofl.data.image_store import (
     store_to_device,
     store_to_tensors,
 )
-from rofl.data.sampled_clients import client_rows, partition_to_tensors
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict
 from rofl.methods.weights import load_weights

@@ -19,7 +19,7 @@ from rofl.simulation.worker_pool import WorkerPool
 
 @dataclass(frozen=True)
 class ClientInputs:
-    """What clients train on, and what they train.
+    """The inputs and the network of the clients.
 
     Attributes:
         train: the samples of all clients: images, or features (N, d, 1, 1) of a frozen network.

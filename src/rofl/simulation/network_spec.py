@@ -32,7 +32,7 @@ class NetworkSpec:
     foreign: ForeignInputs = NOT_FOREIGN  # for networks of timm and Hugging Face
 
     def build(self) -> Network:
-        """Return what clients train, with its initial weights."""
+        """Build the network that clients train, with its initial weights."""
         if self.freeze:
             return self.last_layer(self.build_base().feature_size).build()
         net = self.build_base()

@@ -128,7 +128,7 @@ def aggregate_round(
 def screen(
     method: Method, server_state: ServerState, updates: Mapping[int, Update], declared: Mapping[int, float]
 ) -> dict[int, str]:
-    """Return why updates are refused, by client: what no honest client can have sent.
+    """Check updates one by one; return the problem of each refused one, by client.
 
     Args:
         method: the federated method.

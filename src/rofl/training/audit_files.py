@@ -1,14 +1,21 @@
-"""What an audit leaves in a run folder: suspects, other issues, features, and the estimated label noise."""
+"""Writes and reads the files of an audit in a run folder: suspects, other issues, features, estimated label noise."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rofl.audit.issue_list import read_issues, sort_issues, write_issues
-from rofl.audit.noise_sums import LabelNoise
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.audit.result import AuditResult, Features
 from rofl.audit.sample_issues import SampleIssue
-from rofl.audit.suspect_list import SuspectRow, read_suspects, sort_suspects, write_suspects
+from rofl.audit.suspect_list import (
+    SuspectRow,
+    read_issues,
+    read_suspects,
+    sort_issues,
+    sort_suspects,
+    write_issues,
+    write_suspects,
+)
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.data.atomic import atomic_write

@@ -24,7 +24,7 @@ class BestModel:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands: all that is needed to continue with the same bits."""
+    """The state of a run after a round; enough to continue with the same bits."""
 
     index: int  # the last finished round
     server_state: ServerState

@@ -28,10 +28,10 @@ class Engine(Protocol):
         """
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
-        """Return what can be said of a server state: on the test set, and by held-out labels as given."""
+        """Evaluate a server state: accuracy on the test set, and counts on held-out samples by their given labels."""
 
     def overlap_evaluation(self) -> bool:
         """Return True if evaluation overlaps the next round; then call `evaluate` after that round."""
 
     def on_checkpoint(self) -> None:
-        """Forget what only an earlier checkpoint needed."""
+        """Delete client states that only an earlier checkpoint refers to."""

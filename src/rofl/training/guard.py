@@ -37,7 +37,7 @@ _COLLAPSE = 0.4  # the same, of how far predictions and labels share their class
 
 
 class GuardEvent(BaseModel):
-    """A sign that a run does harm, and what was done about it.
+    """A sign that training makes the model worse, and the guard's reaction.
 
     Attributes:
         sign: which one.

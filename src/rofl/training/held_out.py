@@ -41,7 +41,7 @@ class HeldOut(BaseModel):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known of a model after a round.
+    """The evaluation of a model after a round.
 
     Attributes:
         accuracy: on the test set, in per cent; None where there is none.
@@ -61,7 +61,7 @@ class Evaluation:
 
 
 def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
-    """Return the counts of samples whose labels are as given.
+    """Count predictions and labels by class, and their agreement, on samples with their given labels.
 
     Args:
         logits: (n, K) of the model.
@@ -76,7 +76,7 @@ def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
 
 
 def count_classes(logits: Tensor, labels: Tensor) -> HeldOut:
-    """Return the counts of samples whose own labels are not to be looked at.
+    """Count predictions by class without looking at the samples' own labels, which are the true ones.
 
     Args:
         logits: (n, K) of the model.

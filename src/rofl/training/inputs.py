@@ -1,4 +1,4 @@
-"""What a run needs before its first round: its settings with what the caller hands over, its data and its network."""
+"""Prepares the inputs of a run: settings with the caller's own objects, data and network."""
 
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
@@ -36,7 +36,7 @@ _MODEL_KINDS = {  # of samples that each network is for
 def with_components(
     experiment: Experiment, method: Method | None, model: Callable[..., Any] | None, dataset: Dataset | None
 ) -> Experiment:
-    """Return the experiment with these objects in place of what it names.
+    """Return the experiment with the caller's objects in place of the names in it.
 
     The settings then name the method's class and the model's factory as `package.module:name`, so that config.toml is
     complete and worker processes import the same code. Samples cannot be named: `data.name` becomes "memory", with

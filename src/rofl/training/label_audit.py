@@ -21,9 +21,9 @@ from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
 from rofl.training.inputs import dataset_of, load_inputs
 from rofl.training.local_engine import start_simulation
-from rofl.training.lock import exclusive
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import exclusive
 
 _NEVER = 2.0  # a confidence that no suggestion has
 

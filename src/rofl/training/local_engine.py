@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rofl.config.schema import Experiment
+from rofl.data.client_dataset import client_sizes
 from rofl.data.federated import FederatedDataset
-from rofl.data.sampled_clients import client_sizes
 from rofl.methods.base import ServerState
-from rofl.simulation.client import ClientConfig
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientConfig, ClientStateStore
 from rofl.simulation.engine import Simulation
 from rofl.simulation.executor import flatten_state, shared_inputs
 from rofl.simulation.frozen_features import ClientInputs, frozen_inputs

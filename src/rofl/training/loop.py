@@ -44,7 +44,7 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
 
 @dataclass(frozen=True)
 class Names:
-    """What warnings call classes and clients."""
+    """Names of classes and clients, for warnings."""
 
     classes: Sequence[str] = ()
     clients: Mapping[int, str] | None = None  # by their numbers where None

@@ -1,4 +1,4 @@
-"""What a run folder says of the saved model: model.json, frozen weights, the encoder of a table, and test figures."""
+"""Writes and reads the files of the saved model: model.json, frozen weights, a table's encoder, test metrics."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -122,7 +122,7 @@ def _with_weights(network: NetworkSpec, experiment: Experiment, data_dir: Path |
 
 
 def _foreign(spec: ModelSpec, scaling: PixelScaling, data_dir: Path | None) -> ForeignInputs:
-    """Return what networks of timm and Hugging Face need to know."""
+    """Return the arguments that networks of timm and Hugging Face need."""
     if not spec.name.startswith(PREFIX):
         return ForeignInputs(scaling) if spec.name.startswith("timm:") else ForeignInputs()
     name = spec.name.removeprefix(PREFIX)

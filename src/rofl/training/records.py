@@ -105,7 +105,7 @@ class CheckpointFacts(_Record):
 
 
 class NoiseRecord(_Record):
-    """The noise of a run: what was asked for, and what came out."""
+    """The label noise of a run: the ratio in the settings, and the one that was drawn."""
 
     kind: str = "symmetric"
     ratio: float = 0.0

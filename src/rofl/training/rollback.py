@@ -24,7 +24,7 @@ _FUTILE = 2  # rounds in a row of which no update could be used, before a run st
 
 
 class Rollback:
-    """What follows from rounds that went wrong.
+    """Decides which rounds are undone and which clients are left out of the next ones.
 
     Args:
         experiment: the settings.
@@ -76,7 +76,7 @@ class Rollback:
         return drop or (_describe_objections(record) if self._listens and may_search else "")
 
     def observe(self, record: RoundRecord) -> RoundRecord:
-        """Take in the record of a round, in order; return it with what follows among its warnings."""
+        """Add the record of the next round; return it with the decisions among its warnings."""
         events = list[GuardEvent]()
         self._clients |= set(record.cohort)
         self._count_futile(record)
@@ -179,7 +179,7 @@ class Rollback:
 
 
 def _describe_objections(record: RoundRecord) -> str:
-    """Return what most sites say about the model of a round, as the end of a sentence; empty where they do not."""
+    """Return the objection of most sites to a round's model, as the end of a sentence; empty if most do not object."""
     if record.voters < _HIDDEN or 2 * record.objections <= record.voters:
         return ""
     return f"{record.objections} of {record.voters} sites say that their own models are better by far"

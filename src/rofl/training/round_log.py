@@ -1,4 +1,4 @@
-"""The lines of metrics.jsonl: reading them, and recognising a file that is not what the run wrote."""
+"""Reads the lines of metrics.jsonl, and refuses a file that the run did not write."""
 
 import hashlib
 from collections.abc import Sequence

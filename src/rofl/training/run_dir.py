@@ -41,12 +41,12 @@ class RunDir:
 
     @property
     def audit(self) -> AuditFiles:
-        """Suspects and what else an audit finds."""
+        """The files of the audit: suspects, other issues, features."""
         return AuditFiles(self.path)
 
     @property
     def model(self) -> ModelFiles:
-        """What is said of the saved model."""
+        """The files of the saved model, except its checkpoint."""
         return ModelFiles(self.path)
 
     @property

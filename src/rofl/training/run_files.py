@@ -1,11 +1,17 @@
-"""Reads single files of a run folder; each problem becomes one sentence."""
+"""Reads single files of a run folder, each problem as one sentence, and locks the folder for one program at a time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from rofl.data.atomic import write_problem
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
+
+LOCK_FILE = ".lock"
 
 
 def read_text(path: Path) -> str | None:
@@ -29,3 +35,28 @@ def first_problem(error: Exception) -> str:
         return str(error)
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+
+
+@contextmanager
+def exclusive(folder: Path, command: str) -> Iterator[None]:
+    """Hold a lock on a folder; it ends with the block, or with the process, however that ends.
+
+    Args:
+        folder: created where it does not exist; the lock is its file `.lock`, which stays.
+        command: what is refused while another one runs, for the error message.
+
+    Raises:
+        UserError: another process holds the lock, or the folder cannot be written.
+    """
+    lock = FileLock(folder / LOCK_FILE)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(f"Another {command} is at work in {folder}.", "wait for it, or another --out") from error
+    except OSError as error:
+        raise UserError(write_problem(folder, error), "another --out") from error
+    try:
+        yield
+    finally:
+        lock.release()

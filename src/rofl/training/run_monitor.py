@@ -19,7 +19,7 @@ _MIN_ROUNDS = 5  # before which no model is judged for what it has not learnt ye
 
 
 class RunMonitor:
-    """What follows from the records of a run so far.
+    """The best round so far, whether to stop, and the guard's warnings, from the records of a run.
 
     Args:
         experiment: the settings.
@@ -97,7 +97,7 @@ class RunMonitor:
         return fmean(known) if len(known) == WINDOW else None
 
     def _judge(self, record: RoundRecord) -> list[GuardEvent]:
-        """Return what the guard sees after a round, each sign once in a run."""
+        """Return the guard's signs after a round, each once in a run."""
         events = [self._no_update(record), self._lost_confidence(record)]
         if record.held_out is not None and len(self._recent) == WINDOW:
             events += [self._falling(record.round), self._nothing_learnt(record.round), self._vanished(record.round)]

@@ -1,24 +1,113 @@
-"""What a run writes after its last round, on one machine or at a site of a federation."""
+"""Writes the results of a run after its last round, on one machine or at a site; the summary is the last file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from rofl.audit.result import AuditResult
 from rofl.config.schema import Experiment
 from rofl.core.classification import class_probabilities, classification
+from rofl.core.tensors import digest
+from rofl.core.version import __version__
 from rofl.data.preprocessing import preprocessing_of
 from rofl.simulation.network_spec import NetworkSpec
-from rofl.training.records import RunSummary
+from rofl.training.guard import BLAME, GuardEvent, judge_model
+from rofl.training.privacy_budget import privacy_spent
+from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord, RunSummary, Traffic
 from rofl.training.run_dir import RunDir
+from rofl.training.run_monitor import unresolved
 from rofl.training.run_progress import Trained
-from rofl.training.run_summary import summarize
 from rofl.training.saved_model.model_record import ModelRecord
+
+
+def summarize(experiment: Experiment, result: AuditResult, trained: Trained, logits: Tensor) -> RunSummary:
+    """Return the content of summary.json.
+
+    Args:
+        experiment: the settings.
+        result: the audit of the labels.
+        trained: the outcome of all rounds.
+        logits: (N, K) of the saved model on all training samples.
+    """
+    federated = result.federated
+    achieved = federated.noise_ratio if federated.images.truth_known else None
+    final = judge_model(logits, federated.labels, federated.images.classes, trained.selected_round)
+    summary = training_summary(experiment, trained, final, achieved, federated.images.note)
+    return summary.with_audit(result.metrics())
+
+
+def training_summary(
+    experiment: Experiment,
+    trained: Trained,
+    final_warnings: Sequence[GuardEvent],
+    achieved_noise: float | None,
+    note: str,
+) -> RunSummary:
+    """Return summary.json without the part of the audit.
+
+    Args:
+        experiment: the settings.
+        trained: the outcome of all rounds.
+        final_warnings: what the guard says about the saved model.
+        achieved_noise: the share of wrong labels; None where it is not known.
+        note: a sentence about the data, or "".
+    """
+    history = trained.history
+    kept = [record for record in history if not record.rolled_back]
+    warnings = unresolved([event for record in history for event in record.warnings], final_warnings)
+    accuracies = [record.accuracy for record in kept if record.accuracy is not None]
+    last = accuracies[-LAST_ROUNDS:]
+    seconds = sum(record.seconds for record in history)
+    total = sum((record.traffic for record in history), Traffic())
+    aux = total.down_aux + total.up_aux
+    return RunSummary(
+        format=FORMAT,
+        name=experiment.name,
+        method=experiment.method_name,
+        dataset=experiment.data.name,
+        noise=NoiseRecord(**experiment.noise.model_dump(), achieved=achieved_noise),
+        rounds=experiment.rounds,
+        seed=experiment.seed,
+        test_accuracy=sum(last) / len(last) if last else None,
+        best_accuracy=max(accuracies, default=None),
+        final_accuracy=accuracies[-1] if accuracies else None,
+        seconds=round(seconds, 3),
+        seconds_per_round=round(seconds / len(history), 4),
+        bytes_up=total.up,
+        bytes_down=total.down,
+        bytes_centroids=aux,
+        centroid_share=aux / max(total.down + total.up, 1),
+        privacy=privacy_spent(experiment, history),
+        note=note,
+        dropped=sum(len(record.dropped) for record in history),
+        versions={"rofl": __version__, "torch": torch.__version__},
+        digest=digest(trained.last.model, trained.last.aux),
+        selected=trained.selected,
+        selected_round=trained.selected_round,
+        selected_digest=digest(trained.selected_state.model, trained.selected_state.aux),
+        model_accuracy=_accuracy_after(history, trained.selected_round),
+        rounds_run=len(history),
+        stopped=trained.stopped,
+        warnings=[event for event in warnings if experiment.guard != "off" or event.sign in BLAME],
+        rolled_back=[record.round for record in history if record.rolled_back],
+    )
+
+
+def _accuracy_after(history: Sequence[RoundRecord], index: int) -> float | None:
+    """Return the accuracy of the model that a run had after a round: where it was undone, of the one taken again."""
+    for record in reversed(history[:index]):
+        if record.round == index and record.rolled_back:
+            return _accuracy_after(history, record.restored or 0)
+        if record.round == index:
+            return record.accuracy
+    return None
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The saved model, and what it says about the samples.
+    """The saved model, and its predictions and audit of the samples.
 
     Attributes:
         experiment: the settings.

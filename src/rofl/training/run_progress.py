@@ -42,7 +42,7 @@ class Trained:
 
 
 class RunProgress:
-    """Where a run stands, in memory and on disk.
+    """The progress of a run, in memory and on disk.
 
     Args:
         folder: the run's.

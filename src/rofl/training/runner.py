@@ -13,16 +13,16 @@ from rofl.data.federated import FederatedDataset
 from rofl.data.user.names import safe_names
 from rofl.errors import Interrupted, UserError
 from rofl.methods import Method
-from rofl.simulation.client_state import ClientStateStore
+from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.inputs import dataset_of, load_inputs, with_components
 from rofl.training.local_engine import LocalEngine, start_simulation
-from rofl.training.lock import LOCK_FILE, exclusive
 from rofl.training.loop import Listener, Names, load_or_init, train
 from rofl.training.network_choice import settle_network
 from rofl.training.notebook import notebook_listener, run_html
 from rofl.training.records import RoundRecord, RunSummary
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import LOCK_FILE, exclusive
 from rofl.training.run_outcome import RunOutcome
 
 

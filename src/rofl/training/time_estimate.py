@@ -26,7 +26,7 @@ _BATCH = 50  # of a method that has no setting for it
 
 @dataclass(frozen=True)
 class DataSize:
-    """What the time of a run depends on: numbers of training and test samples, their shape, and the classes."""
+    """The size of the data, for the estimate: training and test samples, their shape, and the classes."""
 
     train: int
     test: int
@@ -86,7 +86,7 @@ def core_seconds(experiment: Experiment, size: DataSize) -> float:
 
 @dataclass(frozen=True)
 class _Step:
-    """What the time of a training step depends on; equal ones are timed once."""
+    """The key of a timed training step: equal steps are timed once."""
 
     method: str
     network: NetworkSpec

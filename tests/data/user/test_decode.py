@@ -177,7 +177,7 @@ def test_without_room_for_a_cache_it_works_all_the_same(found, tmp_path, monkeyp
 def test_without_a_variable_it_is_the_users_cache(monkeypatch, tmp_path):
     import pooch
 
-    from rofl.data.user import image_cache
+    from rofl.data.user.decode import cache_dir
 
     monkeypatch.delenv("ROFL_CACHE")
-    assert image_cache.cache_dir() == pooch.os_cache("rofl") / "own"
+    assert cache_dir() == pooch.os_cache("rofl") / "own"

@@ -10,13 +10,13 @@ from rofl.core.settings import Settings
 _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
     "momentum": 0.9,
     "weight_decay": 5e-4,
-    "batch": 16,
+    "batch": 32,
     "lr_schedule": "linear",
     "lr_warmup": 0.1,
 }
-_LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 200
+_LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 150
 _PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is learnt by heart in so few passes
-_RATE = {"lr": 0.02}
+_RATE = {"lr": 0.05}
 
 
 def _methods(rounds: int, start: float) -> dict[str, Settings]:
@@ -58,13 +58,14 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         noise: The settings of the noise.
         model: The network; the one for speed where absent.
     """
+    time = "2 hours" if model else "20 minutes"
     return Preset(
-        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: an estimated 2 hours on 2 cores",
+        f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: an estimated {time} on 2 cores",
         {
             "name": name,
             "data": {"name": "cifar10"},
             "noise": noise,
-            "model": model or {"name": "cnn5"},
+            "model": model or {"name": "cnn5", "width": 0.5},
             "method": {**_SGD, **_RATE, "epochs": 2},
             "rounds": _MEDIUM_ROUNDS,
             "clients": 100,

@@ -1,5 +1,10 @@
-"""Decoding of many images: headers of all, the side and channels that suit them, and their pixels, decoded once."""
+"""Decoding of many images: headers of all, the side and channels that suit them, and their pixels.
 
+Pixels are decoded once and kept in a cache below `$ROFL_CACHE`, in a file that is named by the digests of the images.
+"""
+
+import hashlib
+import json
 import math
 import os
 import warnings
@@ -10,19 +15,24 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import safetensors.torch
 import torch
 from PIL import Image
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from rofl.data import image_io
+from rofl.core.serialization import parse_json
+from rofl.core.tensors import digest
+from rofl.data import atomic, image_io
 from rofl.data.image_io import ImageInfo
-from rofl.data.user import image_cache
 from rofl.data.user.samples import Content, Sample
+from rofl.errors import UserError
 
 Progress = Callable[[int, int], None]  # called with the number of samples done, and the number of all
 _LARGEST, _SMALLEST, _STEP = 64, 8, 4  # pixels a side
 _LEAST_CHOSEN = 32  # a side that a large number of images does not reduce further
 _SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
+_VERSION = "1"  # to be raised when the same files would be decoded to other pixels
 
 
 def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
@@ -75,11 +85,11 @@ def decode_all(
     """
     in_files = all(isinstance(sample.content, Path) for sample in samples)
     cache_file = (
-        image_cache.cache_path([sample.id for sample in samples], [info.digest for info in infos], side, channels)
+        cache_path([sample.id for sample in samples], [info.digest for info in infos], side, channels)
         if in_files
         else None
     )
-    cached = image_cache.read_cache(cache_file) if cache_file else None
+    cached = read_cache(cache_file) if cache_file else None
     if cached is not None and cached[0].shape == (len(samples), channels, side, side):
         return cached
     pixels = np.zeros((len(samples), side, side, channels), dtype=np.uint8)
@@ -102,7 +112,7 @@ def decode_all(
                 progress(row + 1, len(samples))
     images = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
     if cache_file:
-        image_cache.write_cache(cache_file, images, unreadable)
+        write_cache(cache_file, images, unreadable)
     return images, unreadable
 
 
@@ -123,3 +133,53 @@ def decoding_threads() -> Iterator[ThreadPoolExecutor]:
         except BaseException:  # after Ctrl-C, do not wait for the remaining images
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def cache_path(names: Sequence[str], digests: Sequence[str], side: int, channels: int) -> Path:
+    """Return the cache file for a set of images; it is named by a digest of all arguments.
+
+    Args:
+        names: of the samples.
+        digests: of their encoded bytes.
+        side: pixels of the decoded images.
+        channels: 1 or 3.
+    """
+    sha = hashlib.sha256(f"{_VERSION}|{side}|{channels}".encode())
+    for name, content in zip(names, digests, strict=True):
+        sha.update(f"|{len(name)}|{name}|{content}".encode())
+    return cache_dir() / f"{sha.hexdigest()[:32]}.safetensors"
+
+
+def cache_dir() -> Path:
+    """Return the folder of the cache: below $ROFL_CACHE, else below the user's cache folder."""
+    import pooch
+
+    chosen = os.environ.get("ROFL_CACHE")
+    return (Path(chosen) if chosen else Path(pooch.os_cache("rofl"))) / "own"
+
+
+def read_cache(path: Path) -> tuple[Tensor, dict[int, str]] | None:
+    """Return the pixels (N, C, side, side) and why some rows are unreadable, or None if there is no valid file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata, pixels = parse_json(file.metadata()["facts"]), file.get_tensor("pixels")
+        if metadata["digest"] != digest({"pixels": pixels}):
+            return None
+        return pixels, {int(row): reason for row, reason in metadata["unreadable"].items()}
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def write_cache(path: Path, pixels: Tensor, unreadable: dict[int, str]) -> None:
+    """Write pixels to the cache; a full or read-only disk is ignored, since a run works without the cache.
+
+    Args:
+        path: of `cache_path`.
+        pixels: (N, C, side, side) uint8.
+        unreadable: the reason for each row that could not be decoded.
+    """
+    metadata = {"digest": digest({"pixels": pixels}), "unreadable": {str(row): why for row, why in unreadable.items()}}
+    try:
+        atomic.atomic_write(path, safetensors.torch.save({"pixels": pixels}, {"facts": json.dumps(metadata)}))
+    except UserError:
+        return

@@ -12,7 +12,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from rofl.core.json_records import parse_record
+from rofl.core.serialization import parse_record
 from rofl.core.settings import Spec
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.table_columns import (

@@ -4,14 +4,12 @@ First what changes an update on its way: differential privacy, bounds, then the 
 does: a robust mean in the place of the sum, momentum, then an average over rounds.
 """
 
-from rofl.methods.postprocessors.bfloat16 import Bfloat16
-from rofl.methods.postprocessors.fixed_sums import FixedPoint
 from rofl.methods.postprocessors.gaussian_dp import GaussianDP
 from rofl.methods.postprocessors.norm_bounds import NormBounds
 from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 from rofl.methods.postprocessors.robust_sum import RobustSum
-from rofl.methods.postprocessors.round_average import RoundAverage
-from rofl.methods.postprocessors.server_momentum import ServerMomentum
+from rofl.methods.postprocessors.server_steps import RoundAverage, ServerMomentum
+from rofl.methods.postprocessors.update_numbers import Bfloat16, FixedPoint
 
 __all__ = [
     "Bfloat16",

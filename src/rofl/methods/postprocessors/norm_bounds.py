@@ -1,4 +1,4 @@
-"""Bounds on what one client can do to a round, by sums only, so that they hold under masks as well.
+"""Bounds on one client's influence on a round, by sums only, so that they hold under masks as well.
 
 A client's program clips its change of the weights to a bound that the server sends. The server moves the bound with
 the norms of the clients, of which it gets counts only (`rofl.core.norm_counts`), and checks what arrives: each update

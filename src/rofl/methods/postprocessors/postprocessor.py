@@ -20,7 +20,9 @@ class ServerStep(Protocol):
 
 
 class Postprocessor(Protocol):
-    """A step that changes what travels; a frozen dataclass that knows no method. Inherit to pass through the rest.
+    """A step that changes updates or server states on their way; a frozen dataclass, independent of the method.
+
+    A subclass overrides the functions that it needs.
 
     In the list `[a, b]` a client's update passes `a`, then `b`; their sum at the server passes `b`, then `a`, then the
     method. So `b` sees what travels. An encoding whose sums are exact (`FixedPoint`) returns integer tensors from
@@ -85,7 +87,7 @@ class Postprocessor(Protocol):
         return total
 
     def combine(self, updates: Sequence[Update]) -> Update | None:
-        """Return what takes the place of the sum of a round's updates; None for the sum."""
+        """Combine a round's updates into one; None for their sum."""
         return None
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:

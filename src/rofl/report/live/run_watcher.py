@@ -20,9 +20,9 @@ from rofl.errors import UserError, one_line
 from rofl.report.live.round_history import RoundHistory
 from rofl.report.live.run_view import Role, RunView, SiteView, State
 from rofl.report.live.site_events import LOG_FILE, SiteEvents
-from rofl.training.lock import LOCK_FILE
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import LOCK_FILE
 
 _FRESH = 0.5  # seconds for which an answer holds, however many ask
 _MOST_SETTINGS = 2**20  # bytes of config.toml

@@ -1,12 +1,16 @@
-"""How well each class is recognised, as a table; a class that is hardly ever predicted stands out."""
+"""How well each class is recognised: a table of precision and recall, and the confusion matrix as a heat map."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rofl.core.classification import Classification, ClassMetrics
+from rofl.report.charts import plot_call
 from rofl.report.environment import Section, render
+from rofl.report.sections.noise_heatmap import heatmap_layout, heatmap_traces
 
+CHART_ID = "confusion"
 _HARDLY_EVER = 0.1  # predictions of a class as a share of its samples, below which it stands out
+_MAX_LISTED = 6  # mistakes in the list beside the map
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,36 @@ def class_metrics(
     return Section(render("class_metrics.html.j2", rows=rows, others=list(others), missed=missed, as_given=as_given))
 
 
+@dataclass(frozen=True)
+class Mistake:
+    """Samples of one class that are predicted as another."""
+
+    label: str
+    predicted: str
+    samples: int
+
+
+def confusion_map(metrics: Classification) -> Section:
+    """Return the map and a list of the most frequent mistakes."""
+    names = [each.name for each in metrics.classes]
+    shares = [[cell / max(sum(row), 1) for cell in row] for row in metrics.confusion]
+    hover = "%{y} predicted as %{x}: %{z:.1f} %<extra></extra>"
+    html = render("confusion_map.html.j2", chart_id=CHART_ID, confusions=_mistakes(metrics)[:_MAX_LISTED])
+    layout = heatmap_layout(names, across="predicted", down="labelled")
+    return Section(html, plot_call(CHART_ID, heatmap_traces(shares, names, hover), layout))
+
+
 def _is_missed(each: ClassMetrics) -> bool:
     """Return whether a class has samples and is hardly ever predicted."""
     return each.support > 0 and each.predicted < _HARDLY_EVER * each.support
+
+
+def _mistakes(metrics: Classification) -> list[Mistake]:
+    """Return all mistakes, most frequent first."""
+    found = [
+        Mistake(metrics.classes[i].name, metrics.classes[j].name, count)
+        for i, row in enumerate(metrics.confusion)
+        for j, count in enumerate(row)
+        if count and i != j
+    ]
+    return sorted(found, key=lambda mistake: -mistake.samples)

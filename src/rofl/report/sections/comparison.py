@@ -1,12 +1,70 @@
-"""All figures of all methods in one table."""
+"""The figures of a group of runs as text, and the table that compares groups.
 
-from collections.abc import Sequence
+A figure is the mean over the seeds, with the standard deviation from two seeds on. The tiles of the headline show some
+of them. A new figure is an entry in `group_figures`; an entry in `headline` makes it a tile.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rofl.audit.result import ListQuality
+from rofl.report import formatting
 from rofl.report.environment import Section, render
 from rofl.report.finished_runs import Group
-from rofl.report.formatting import UNKNOWN
-from rofl.report.group_figures import group_figures
+from rofl.training.records import RunSummary
+
+_LIST_QUALITY: dict[str, Callable[[ListQuality], float | None]] = {
+    "Suspect precision": lambda quality: quality.precision,
+    "Suspect recall": lambda quality: quality.recall,
+    "Right suggestions": lambda quality: quality.suggestion_accuracy,
+}
+_LIST_NOTES = {
+    "Suspect precision": "of the suspects are really wrong",
+    "Suspect recall": "of the wrong labels are suspects",
+    "Right suggestions": "for the suspects that are wrong",
+}
+_DETECTION_NOTES = {  # for runs of versions that did not measure their lists
+    "Detection precision": "of the labels that training distrusts are wrong",
+    "Detection recall": "of the wrong labels are distrusted",
+}
+
+
+def group_figures(group: Group) -> dict[str, str]:
+    """Return every figure of a group by name, in the order of the comparison table.
+
+    "Detection" is about the labels that the method itself does not trust (Eq. 7), "Suspect" about the lists. A figure
+    that some run lacks is a dash; those of the lists are absent for runs of versions that did not measure them. Bytes
+    come without standard deviation: they hardly depend on the seed.
+    """
+    summaries = [run.summary for run in group.runs]
+    figures = {
+        "Test accuracy": formatting.with_spread([one.test_accuracy for one in summaries], formatting.per_cent),
+        "Best round": formatting.with_spread([one.best_accuracy for one in summaries], formatting.per_cent),
+        "Detection precision": formatting.with_spread([one.precision for one in summaries], formatting.share),
+        "Detection recall": formatting.with_spread([one.recall for one in summaries], formatting.share),
+        "Suspects": formatting.with_spread([run.flagged for run in group.runs], formatting.count),
+        "Expected wrong": formatting.with_spread([run.expected_wrong for run in group.runs], formatting.count),
+    }
+    if all(map(_measures_lists, summaries)):
+        figures |= {
+            name: formatting.with_spread(
+                [None if one.audit is None else measure(one.audit) for one in summaries], formatting.share
+            )
+            for name, measure in _LIST_QUALITY.items()
+        }
+    return figures | {
+        "Time": formatting.with_spread([one.seconds for one in summaries], formatting.duration),
+        "Sent up": formatting.average([one.bytes_up for one in summaries], formatting.size),
+        "Sent down": formatting.average([one.bytes_down for one in summaries], formatting.size),
+        "Centroids' share": formatting.average([one.centroid_share for one in summaries], formatting.share),
+    }
+
+
+def truth_notes(group: Group) -> dict[str, str]:
+    """Return the names of the figures that need the true labels, with what each says; none where no run knows them."""
+    if not any(run.truth_known for run in group.runs):
+        return {}
+    return _LIST_NOTES if all(_measures_lists(run.summary) for run in group.runs) else _DETECTION_NOTES
 
 
 @dataclass(frozen=True)
@@ -23,5 +81,10 @@ def comparison(groups: Sequence[Group]) -> Section:
         return Section()
     columns = [group_figures(group) for group in groups]
     names = max(columns, key=len)  # runs of older versions have fewer figures
-    rows = [ComparisonRow(name, [figures.get(name, UNKNOWN) for figures in columns]) for name in names]
+    rows = [ComparisonRow(name, [figures.get(name, formatting.UNKNOWN) for figures in columns]) for name in names]
     return Section(render("comparison.html.j2", labels=[group.label for group in groups], rows=rows))
+
+
+def _measures_lists(summary: RunSummary) -> bool:
+    """Return whether the version that wrote this measured the lists of suspects; the first ones did not."""
+    return summary.format >= 2 or summary.audit is not None

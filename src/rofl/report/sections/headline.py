@@ -12,7 +12,7 @@ from rofl.config.schema import Experiment
 from rofl.report import formatting
 from rofl.report.environment import Section, render
 from rofl.report.finished_runs import FinishedRun, Group
-from rofl.report.group_figures import group_figures, truth_notes
+from rofl.report.sections.comparison import group_figures, truth_notes
 from rofl.training.records import LAST_ROUNDS
 
 

@@ -1,12 +1,13 @@
-"""Which classes are labelled as which: the estimated transition matrix as a heat map.
+"""The estimated noise: of each client as a table, and which classes are labelled as which as a heat map.
 
 The matrix is `NoiseEstimate.transition` of summary.json: no true label is needed, and no sample can be told from it,
-so every audience sees this section.
+so every audience sees the map.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rofl.report.audience import ClientNoise
 from rofl.report.charts import PlotlyJson, base_layout, plot_call, plotly_text
 from rofl.report.environment import Section, render
 from rofl.report.finished_runs import Audited
@@ -23,6 +24,20 @@ _HOVER = "labelled %{x}, looks like %{y}: %{z:.1f} %<extra></extra>"
 _MAX_LISTED = 6  # confusions in the list beside the map
 
 Matrix = list[list[float]]  # (K, K): [predicted class][given label]; rows sum to 1
+
+
+def client_table(clients: Sequence[ClientNoise], judge: str) -> Section:
+    """Return the table: samples, suspects with a bar for their share, expected wrong labels, and their bounds.
+
+    The last two are left out where some client's are not known.
+
+    Args:
+        clients: a row each; a table of more than 30 rows scrolls in a box.
+        judge: the run whose model judged the labels, as the heading names it.
+    """
+    expected = all(client.expected is not None for client in clients)
+    bounds = any(client.interval for client in clients)
+    return Section(render("client_table.html.j2", clients=clients, judge=judge, expected=expected, bounds=bounds))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where the figures come from: settings, versions and digest of each run."""
+"""What each run says about itself: the guard's warnings, and where the figures come from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,16 @@ from datetime import datetime
 
 from rofl.report.environment import Section, render
 from rofl.report.finished_runs import FinishedRun
+
+
+def guard_warnings(runs: Sequence[FinishedRun]) -> Section:
+    """Return the warnings of all runs, each with the run's name where there are several; empty where there are none."""
+    warnings = [
+        (run.folder.path.resolve().name if len(runs) > 1 else "", event.message)
+        for run in runs
+        for event in run.summary.warnings
+    ]
+    return Section(render("guard_warnings.html.j2", warnings=warnings)) if warnings else Section()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from rofl.core.json_records import parse_record
+from rofl.core.serialization import parse_record
 from rofl.core.settings import Spec
 from rofl.core.tensors import Tensors, digest
 from rofl.data.preprocessing import ImagePreprocessing, Preprocessing
@@ -66,7 +66,7 @@ class ModelRecord(Spec):
     def of(
         cls, title: str, network: NetworkSpec, classes: tuple[str, ...], preprocessing: Preprocessing
     ) -> "ModelRecord":
-        """Return the record of a model whose weights are not known yet.
+        """Return the record of a model, still without the digest of its weights.
 
         Args:
             title: the name of the run.

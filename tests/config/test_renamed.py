@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from rofl.config.overrides import apply_overrides, parse_override, read_toml
+from rofl.config.overrides import apply_overrides, notices, parse_override, read_toml, upgrade
 from rofl.config.schema import Experiment, all_keys, parse_experiment
-from rofl.core.settings import RENAMED_KEYS, RENAMED_VALUES, notices, rename, upgrade
+from rofl.core.settings import RENAMED_KEYS, RENAMED_VALUES, rename
 from rofl.data.federated import load_federated
 from rofl.errors import UserError
 
