@@ -288,7 +288,7 @@ def test_a_client_with_classes_of_its_own_is_judged_by_the_centroids_too(
 
 @pytest.mark.parametrize("name", ["cnn5", "cnn9", "small"])
 def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
-    """The features of a deep network grow by orders of magnitude in the first rounds; nobody is to be left out for it."""
+    """The features of a deep network grow by orders of magnitude in the first rounds; no site is left out for it."""
     method, net, client_state = PLUS, toy.network(name, width=0.125), dict[str, torch.Tensor]()
     server_state = method.init(net)
     claims = Claims(samples=len(CLIENTS[0]), clients=1)
