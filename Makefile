@@ -2,6 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# slow tests: the longest files first, so that those side by side end at about the same time
+JOBS ?= 2
+LONG := flow/test_promises federation/test_attacks fuzz/test_readers federation/test_kills
+SLOW := $(sort $(patsubst tests/%.py,%,$(shell grep -rl --include='test_*.py' 'mark\.slow' tests)))
+SOURCES := $(shell find Makefile pyproject.toml constraints.txt README.md benchmarks deploy docs examples src tests -type f ! -name '*.pyc')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test slow bench federation check docs package clean
@@ -26,7 +31,15 @@ test: $(READY)  ## all tests but the slow ones
 slow: $(READY)  ## the figures that the README promises, every fault of a federation, distribution, containers: an hour or more
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,networks,release,simulation]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm
-	$(BIN)/python -m pytest -m slow
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(JOBS) $(patsubst %,build/slow/%.passed,$(LONG) $(filter-out $(LONG),$(SLOW)))
+	@echo "All $(words $(SLOW)) files passed; their logs are in build/slow."
+
+# One file of slow tests. What passed is not run again before a source changes, so that `make slow` goes on where it was stopped.
+build/slow/%.passed: tests/%.py $(SOURCES)
+	@mkdir -p $(@D)
+	@$(BIN)/python -m pytest -q -m slow $< --durations=0 > build/slow/$*.log 2>&1; code=$$?; \
+	echo "$* $$(tail -n 1 build/slow/$*.log)"; grep -E '^(FAILED|ERROR|SKIPPED)' build/slow/$*.log; \
+	test $$code = 0 && touch $@
 
 bench: $(READY)  ## six measurements of speed, into benchmarks/results.md: 20 minutes of a quiet machine
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,simulation]'

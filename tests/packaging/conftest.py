@@ -26,11 +26,12 @@ class Installed:
 
 
 def bare_environment(home: Path) -> dict[str, str]:
-    """PATH, a home, and where pip finds packages."""
+    """PATH, a home, and where pip finds packages, those that it has downloaded before included."""
     kept = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
     for place in (Path.home() / ".config" / "pip", Path.home() / ".pip"):
         if (place / "pip.conf").is_file():
             kept.setdefault("PIP_CONFIG_FILE", str(place / "pip.conf"))
+    kept.setdefault("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))  # torch is not downloaded for each of them
     return {**kept, "PATH": "/usr/bin:/bin", "HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
