@@ -45,6 +45,17 @@ def test_without_bounds_one_round_is_enough_to_spoil_the_model(tmp_path: Path) -
     assert bounded.accuracy > spoilt.accuracy
 
 
+def test_honest_clients_of_rofl_plus_stay_within_the_bounds(tmp_path: Path) -> None:
+    """A network that has hardly learnt has short features; the next centroids would be many times as long."""
+    settings = {"rounds": 5, "clients": 2, "cohort": 2, "data__train": 240, "data__test": 30, "method__batch": 10}
+    for width, name in ((0.25, "small"), (0.0625, "cnn9")):
+        chosen = rofl.preset(
+            "digits", method="rofl-plus", model__width=width, model__name=name, bounds__on=True, **settings
+        )
+        history = rofl.run(chosen, tmp_path / name, workers=0).history
+        assert [each.dropped for each in history] == [{}] * 5
+
+
 def test_under_masks_a_weight_that_no_sum_can_have_is_searched_for_and_does_not_stop_the_run(tmp_path: Path) -> None:
     """A number that cannot be unmasked once ended the run: no update of two rounds in a row could be used."""
     ATTACKS["a weight beyond all sums"] = lambda update, state, index: replace(update, weight=2.0**37)
