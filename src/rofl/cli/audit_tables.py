@@ -29,8 +29,8 @@ def clients_table(result: AuditResult) -> Table:
     counts = [(len(rows), int(flags[rows].sum()), float(scores[rows].sum())) for _, rows in federated.client_views]
     order = sorted(range(len(counts)), key=lambda client: -counts[client][1] / max(counts[client][0], 1))
     table = Table(title="labels that look wrong", title_justify="left")
-    for name in ("client", "samples", "suspects", "share", "expected wrong", "bounds"):
-        table.add_column(name, justify="left" if name == "client" else "right")
+    for name in ("client", "samples", "suspects", "share", "expected", "bounds"):
+        table.add_column(name, justify="left" if name == "client" else "right", no_wrap=name == "bounds")
     intervals = result.metrics().estimated.intervals
     for client in order[:_CLIENTS]:
         name = federated.client_views[client][0]
