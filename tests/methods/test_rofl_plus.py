@@ -286,6 +286,25 @@ def test_a_client_with_classes_of_its_own_is_judged_by_the_centroids_too(
         assert [math.exp(value) for value in found] == pytest.approx(expected, abs=1e-4)
 
 
+def test_after_a_round_that_was_undone_a_client_does_not_take_its_own_part_out() -> None:
+    """The server sends the same model again; taking out what is not in it would spoil the judgement."""
+    net, start = toy.network(), believed(PLUS.init(toy.network()))
+    _, kept = run_client(PLUS, net, start, {}, CLIENTS[0], RoundContext(2, toy.SEED, client=0))
+    ctx = RoundContext(3, toy.SEED, client=0)
+    found = []
+    for method in (PLUS, replace(PLUS, leave_one_out=False)):
+        load_weights(net, start.model)
+        found.append(run_client(method, net, start, kept, CLIENTS[0], ctx)[0].aux)
+    assert digest(found[0]) == digest(found[1])
+    moved = replace(start, model={name: value * 1.01 for name, value in start.model.items()})
+    load_weights(net, moved.model)
+    usual = run_client(PLUS, net, moved, kept, CLIENTS[0], ctx)[0].aux
+    load_weights(net, moved.model)
+    assert digest(usual) != digest(
+        run_client(replace(PLUS, leave_one_out=False), net, moved, kept, CLIENTS[0], ctx)[0].aux
+    )
+
+
 @pytest.mark.parametrize("name", ["cnn5", "cnn9", "small"])
 def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
     """The features of a deep network grow by orders of magnitude in the first rounds; no site is left out for it."""

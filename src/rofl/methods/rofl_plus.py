@@ -28,6 +28,7 @@ from rofl.models import Network
 
 _NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
 _OWN = "own/"  # prefix in a client's state of its weights of the last round
+_RECEIVED = "received"  # key there of the length of the global weights that it received then
 _HISTORY = "history"  # key there of past log-probabilities of its samples
 _HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
 _MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
@@ -90,6 +91,11 @@ def class_skew(counts: Tensor, prior: Tensor) -> float:
     if not bool(prior.any()):
         return 0.0
     return float((counts / counts.sum().clamp(min=1) - prior).abs().sum()) / 2
+
+
+def _length(model: Tensors) -> Tensor:
+    """Return the norm of all weights, (1,) float64: the same for the same weights."""
+    return torch.stack([value.double().square().sum() for value in model.values()]).sum().sqrt().reshape(1)
 
 
 @dataclass(frozen=True)
@@ -202,7 +208,8 @@ class RoflPlus(Rofl):
         aux["fit/agreement"][2:] = torch.stack([after, torch.ones_like(after)]).sum(dim=1)
         step = self._server_step(server_state, ctx)
         own = {name: torch.lerp(server_state.model[name], value, step) for name, value in model_weights(net).items()}
-        state = history | {"memory": memory} | {_OWN + name: value for name, value in own.items()}
+        state = history | {"memory": memory, _RECEIVED: _length(server_state.model)}
+        state |= {_OWN + name: value for name, value in own.items()}
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
@@ -222,10 +229,14 @@ class RoflPlus(Rofl):
     def _judge_samples(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (n, K) and features (n, d) by the global model, less what this client taught it last."""
+        """Return logits (n, K) and features (n, d) by the global model, less what this client taught it last.
+
+        A model that is the same as in the last round has learnt nothing from anybody: that round was undone.
+        """
         share = len(data) / max(NoiseModel.read(server_state.aux).samples, 1.0)
         took_part = "round" in client_state and int(client_state["round"]) == ctx.index - 1
-        if not (self.leave_one_out and took_part and share < 1):
+        undone = _RECEIVED in client_state and bool(client_state[_RECEIVED] == _length(server_state.model))
+        if not (self.leave_one_out and took_part and share < 1) or undone:
             return predict_client(net, data)
         own = {name: client_state[_OWN + name] for name in server_state.model}
         load_weights(net, without_client(server_state.model, own, share))
