@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +17,7 @@ from rofl.core.tensors import digest
 from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
 from rofl.methods.base import Claims
-from rofl.methods.noise_model import NoiseModel, deserved_belief, learnt_by_heart, raise_rate, sharpening_power
+from rofl.methods.noise_model import JUDGES, NoiseModel, deserved_belief, learnt_by_heart, noise_pattern, sharpening_power
 from rofl.methods.rofl_plus import prior_shift, without_client
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
@@ -36,11 +37,30 @@ def believed(
     gap: float = 0.1,
     rate: float = 0.3,
     accuracy: float = 0.5,
+    judge: int = 0,
 ) -> ServerState:
-    """The state with a noise model of this temperature, belief, gap, highest rate and accuracy."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy])
-    model = NoiseModel(noise.symmetric(toy.CLASSES, 0.2).float(), torch.zeros(toy.CLASSES), numbers)
+    """The state with a noise model of this temperature, belief, gap, highest rate, accuracy and judge."""
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge])
+    model = replace(NoiseModel.initial(toy.CLASSES), numbers=numbers)
     return replace(state, aux=state.aux | model.tensors())
+
+
+def with_centroids(state: ServerState) -> ServerState:
+    """The state with centroids that point anywhere."""
+    shape = state.aux["centroids"].shape
+    return replace(state, aux=state.aux | {"centroids": torch.randn(shape, generator=torch.Generator().manual_seed(4))})
+
+
+def evidence(model: NoiseModel, judges: list[torch.Tensor], labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """All sums of one client whose training changes no prediction."""
+    agreed = float((judges[0].argmax(dim=1) == labels).sum())
+    classes = judges[0].shape[1]
+    return {
+        **NoiseModel.zero_sums(classes),
+        **model.evidence(judges, labels),
+        "fit/labels": labels.bincount(minlength=classes).float(),
+        "fit/agreement": torch.tensor([agreed, len(labels), agreed, len(labels)]),
+    }
 
 
 def distributions(classes: int) -> st.SearchStrategy[list[float]]:
@@ -67,7 +87,7 @@ def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: fl
     past = torch.full((12, toy.CLASSES), math.log(0.1))
     past[:, 2] = math.log(0.7)
     history = (0.5 * judged + 0.5 * past).tolist()
-    matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()  # the highest rate so far, not the newest one
+    matrix = noise.symmetric(toy.CLASSES, 0.3).tolist()  # at the highest rate so far
     targets = []
     for log_p, label in zip(history, labels, strict=True):
         posterior = naive.sharpened(naive.class_posterior(log_p, label, 1.4, matrix), power)
@@ -112,10 +132,10 @@ def test_likelihoods_and_posteriors_are_those_of_the_slow_twin(
         for each in noise_fit.TEMPERATURES
     ]
     assert noise_fit.temperature_likelihoods(log_probs, labels, matrix).tolist() == pytest.approx(slow, rel=1e-4)
-    both = noise_fit.symmetric_likelihoods(log_probs, labels)
-    for place, known in enumerate(noise_fit.RATES):
-        if known:
-            column = noise_fit.temperature_likelihoods(log_probs, labels, noise.symmetric(3, known))
+    for family in (noise.symmetric, noise.pair):
+        both = noise_fit.rate_likelihoods(log_probs, labels, 2 * family(3, 0.5).fill_diagonal_(0))
+        for place, known in enumerate(noise_fit.RATES):
+            column = noise_fit.temperature_likelihoods(log_probs, labels, family(3, known))
             torch.testing.assert_close(both[:, place], column)
     confident = [sum(max(naive.softened(row, each)) for row in log_probs.tolist()) for each in noise_fit.TEMPERATURES]
     assert noise_fit.confidences(log_probs).tolist() == pytest.approx(confident, rel=1e-4)
@@ -187,13 +207,27 @@ def test_learning_by_heart_is_what_training_gains(before: float, after: float) -
     assert learnt_by_heart(1.0, 1.0) == 0
 
 
-@given(st.floats(0.01, 0.75), st.floats(0, 0.7))
-def test_a_higher_rate_keeps_the_pattern_of_the_noise(rate: float, higher: float) -> None:
-    matrix = noise.pair(4, rate)
-    raised = raise_rate(matrix, higher)
-    torch.testing.assert_close(raised.sum(dim=1), torch.ones(4, dtype=torch.float64))
-    assert float(1 - raised.diagonal().mean()) == pytest.approx(max(rate, higher), abs=1e-6)
-    assert bool((raised[matrix == 0] == 0).all())
+@given(st.floats(0.05, 0.45), st.integers(3, 6))
+def test_the_pattern_of_pair_noise_is_found_whatever_its_rate(rate: float, classes: int) -> None:
+    pattern = noise_pattern((1000 * noise.pair(classes, rate)).round())
+    torch.testing.assert_close(pattern.sum(dim=1), torch.ones(classes, dtype=torch.float64))
+    assert bool((pattern.diagonal() == 0).all())
+    assert float(pattern[0, 1]) > 0.9
+
+
+def test_without_a_wrong_label_the_pattern_is_that_of_symmetric_noise() -> None:
+    torch.testing.assert_close(noise_pattern(torch.eye(3)), torch.full((3, 3), 0.5).fill_diagonal_(0).double())
+
+
+@given(st.integers(1, len(noise_fit.RATES) - 2), st.floats(0.01, 9), st.floats(0.01, 9))
+def test_the_best_rate_is_the_vertex_of_the_parabola_through_three_of_the_grid(
+    place: int, lower: float, upper: float
+) -> None:
+    rates = noise_fit.RATES
+    sums = torch.full((len(noise_fit.TEMPERATURES), len(rates)), -99.0, dtype=torch.float64)
+    sums[2, place - 1 : place + 2] = torch.tensor([-lower, 0.0, -upper], dtype=torch.float64)
+    curve = np.polyfit(rates[place - 1 : place + 2], [-lower, 0.0, -upper], 2)
+    assert noise_fit.best_rate(sums) == pytest.approx(-curve[1] / (2 * curve[0]), rel=1e-6)
 
 
 def test_a_clients_own_frequencies_count_where_they_differ() -> None:
@@ -261,29 +295,71 @@ def test_centroids_are_means_weighted_by_the_posterior_of_a_slow_twin() -> None:
         assert update.aux["centroids"][k].tolist() == pytest.approx([weight * value for value in mean], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("method", "own_classes", "used"),
-    [(PLUS, False, False), (PLUS, True, True), (replace(PLUS, centroid_judge=False), True, False)],
-)
-def test_a_client_with_classes_of_its_own_is_judged_by_the_centroids_too(
-    method: RoflPlus, own_classes: bool, used: bool
-) -> None:
-    net, data = toy.network(), CLIENTS[0]
-    start = believed(method.init(net))
-    counts = data.class_counts().tolist()
-    prior = torch.eye(toy.CLASSES)[0] if own_classes else data.class_counts() / len(data)
-    start.aux["noise/prior"].copy_(prior)
-    start.aux["centroids"].copy_(torch.randn(start.aux["centroids"].shape, generator=torch.Generator().manual_seed(4)))
+@pytest.mark.parametrize("centroid_judge", [True, False])
+def test_the_histories_are_those_of_the_classifier_and_of_the_centroids(centroid_judge: bool) -> None:
+    net, data, method = toy.network(), CLIENTS[0], replace(PLUS, centroid_judge=centroid_judge)
+    start = with_centroids(believed(method.init(net)))
     with torch.no_grad():
         logits, features = net.eval()(data.inputs(slice(None)))
     _, state = run_client(method, net, start, {}, data, RoundContext(2, toy.SEED, client=0))
-    shift = naive.log_odds_of_classes(counts, prior.tolist())
-    rows = zip(state["history"].tolist(), logits.log_softmax(dim=1).tolist(), features.tolist(), strict=True)
-    for found, by_model, feature in rows:
+    assert ("centroid_history" in state) == centroid_judge
+    torch.testing.assert_close(state["history"], logits.log_softmax(dim=1), rtol=1e-4, atol=1e-4)
+    for found, feature in zip(state.get("centroid_history", torch.empty(0)).tolist(), features.tolist(), strict=False):
+        expected = naive.log_probs_by_centroids(feature, start.aux["centroids"].tolist())
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("judge", range(len(JUDGES)))
+@pytest.mark.parametrize("own_classes", [False, True])
+def test_samples_are_judged_by_classifier_and_centroids_as_the_server_says(judge: int, own_classes: bool) -> None:
+    """One step, by hand: the last layer's bias moves by the mean of softmax(logits) - target."""
+    method = RoflPlus(lr=0.1, momentum=0.0, weight_decay=0.0, batch=30, epochs=1, horizon=9, logit_adjustment=False)
+    net, data, ctx = toy.network("mlp", width=0.06), toy.noisy(range(30)), RoundContext(2, toy.SEED, client=0)
+    start = with_centroids(believed(method.init(net), belief=1.0, gap=0.0, judge=judge))
+    counts = data.class_counts().tolist()
+    prior = [float(k == 0) for k in range(toy.CLASSES)] if own_classes else [0.0] * toy.CLASSES
+    start.aux["noise/prior"].copy_(torch.tensor(prior))
+    shift = naive.log_odds_of_classes(counts, prior)
+    index = next(data.batches(30, ctx.rng("batches")))
+    with torch.no_grad():
+        by_model, features = net.eval()(data.inputs(slice(None)))
+        logits = net.train()(data.inputs(index, ctx.rng("augment")))[0]
+    load_weights(net, start.model)
+    update, _ = run_client(method, net, start, {}, data, ctx)
+    weight = min(JUDGES[judge], 0.5 if own_classes else 1.0)
+    matrix, targets = noise.symmetric(toy.CLASSES, 0.3).tolist(), []
+    for row, feature, label in zip(by_model.tolist(), features.tolist(), data.labels.tolist(), strict=True):
         by_centroids = naive.log_probs_by_centroids(feature, start.aux["centroids"].tolist())
-        judged = [(a + b) / 2 for a, b in zip(by_model, by_centroids, strict=True)] if used else by_model
-        expected = naive.softened([a + b for a, b in zip(judged, shift, strict=True)], 1.0)
-        assert [math.exp(value) for value in found] == pytest.approx(expected, abs=1e-4)
+        both = [
+            [math.log(p) for p in naive.softened([a + b for a, b in zip(each, shift, strict=True)], 1.0)]
+            for each in (row, by_centroids)
+        ]
+        mixed = [weight * a + (1 - weight) * b for a, b in zip(*both, strict=True)]
+        targets.append(naive.class_posterior(mixed, label, 1.0, matrix))
+    power = naive.power_of_labels(0.5, toy.CLASSES, method.sharpness)
+    wanted = torch.tensor([naive.sharpened(target, power) for target in targets])
+    gradient = (logits.softmax(dim=1) - wanted[index]).mean(dim=0)
+    bias = next(name for name in reversed(update.model) if name.endswith("bias"))
+    torch.testing.assert_close(update.model[bias] / len(data), -0.1 * gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("better", ["classifier", "centroids"])
+def test_the_judge_who_explains_the_given_labels_best_is_chosen(better: str) -> None:
+    """One judge knows the classes, the other guesses; a third of the labels is wrong."""
+    rng, classes, samples = torch.Generator().manual_seed(5), 4, 1200
+    truth = torch.randint(classes, (samples,), generator=rng)
+    labels = torch.multinomial(noise.pair(classes, 0.35)[truth], 1, generator=rng).squeeze(1)
+    good = (4 * torch.nn.functional.one_hot(truth, classes) + torch.randn(samples, classes, generator=rng)).float()
+    bad = torch.randn(samples, classes, generator=rng)
+    ends = (good, bad) if better == "classifier" else (bad, good)
+    by_classifier, by_centroids = (each.log_softmax(dim=1) for each in ends)
+    judges = [torch.lerp(by_centroids, by_classifier, weight) for weight in JUDGES]
+    model = NoiseModel.initial(classes)
+    for _ in range(6):
+        model = model.updated(evidence(model, judges, labels), samples)
+    assert model.classifier_weight == (1.0 if better == "classifier" else 0.0)
+    assert model.rate == pytest.approx(0.35, abs=0.05)
+    assert float((model.posterior(good.log_softmax(dim=1), labels).argmax(dim=1) == truth).double().mean()) > 0.9
 
 
 def test_after_a_round_that_was_undone_a_client_does_not_take_its_own_part_out() -> None:
@@ -339,14 +415,7 @@ def test_the_noise_model_finds_rate_and_pattern_of_the_noise(kind: str, rate: fl
     labels = torch.multinomial(matrix[truth], 1, generator=rng).squeeze(1)
     model = NoiseModel.initial(classes)
     for _ in range(12):
-        agreed = float((log_probs.argmax(dim=1) == labels).sum())
-        sums = {
-            **NoiseModel.zero_sums(classes),
-            **model.evidence(log_probs, labels),
-            "fit/labels": labels.bincount(minlength=classes).float(),
-            "fit/agreement": torch.tensor([agreed, samples, agreed, samples]),
-        }
-        model = model.updated(sums, samples)
+        model = model.updated(evidence(model, [log_probs] * len(JUDGES), labels), samples)
     torch.testing.assert_close(model.noise_matrix.double(), matrix, atol=0.08, rtol=0)
     assert model.correction == pytest.approx(min(1.0, rate / 0.1), abs=0.2)
     assert model.resistance == 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 64.0)
-RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of symmetric noise: up to 0.7
+RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
 _TINY = 1e-9  # keeps logarithms finite
 
 
@@ -35,20 +35,22 @@ def temperature_likelihoods(log_probs: Tensor, labels: Tensor, matrix: Tensor) -
     return torch.stack([_sum_log((tempered(log_probs, each) * ways).sum(dim=1)) for each in TEMPERATURES])
 
 
-def symmetric_likelihoods(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """Return the log-likelihood of the labels at each of `TEMPERATURES` and `RATES` of symmetric noise, (T, R) float64.
+def rate_likelihoods(log_probs: Tensor, labels: Tensor, pattern: Tensor) -> Tensor:
+    """Return the log-likelihood of the labels at each of `TEMPERATURES` and `RATES` of noise, (T, R) float64.
 
     Args:
         log_probs: (n, K) of the network.
         labels: (n,) as given.
+        pattern: (K, K) how the wrong labels of a class are distributed over the others; rows sum to 1.
     """
     rates = torch.tensor(RATES, dtype=torch.float64).to(log_probs.device)  # (R,)
-    others = log_probs.shape[1] - 1
+    ways = pattern.double().T[labels]  # (n, K): how probable the label is where another class gets a wrong one
     rows = []
     for temperature in TEMPERATURES:
-        of_label = tempered(log_probs, temperature).gather(1, labels.unsqueeze(1))  # (n, 1)
-        likelihood = (1 - rates) * of_label + rates / others * (1 - of_label)  # (n, R)
-        rows.append(likelihood.clamp(min=_TINY).log().sum(dim=0))
+        probabilities = tempered(log_probs, temperature)  # (n, K)
+        right = probabilities.gather(1, labels.unsqueeze(1))  # (n, 1)
+        wrong = (probabilities * ways).sum(dim=1, keepdim=True)  # (n, 1)
+        rows.append(((1 - rates) * right + rates * wrong).clamp(min=_TINY).log().sum(dim=0))
     return torch.stack(rows)
 
 
@@ -69,14 +71,25 @@ def best_temperature(likelihoods: Tensor) -> int:
 
 
 def best_rate(likelihoods: Tensor) -> float:
-    """Return the rate of symmetric noise that is most likely at its best temperature, of sums (T, R) over clients.
+    """Return the most likely rate of noise, of sums (T, R) over clients, each rate at its best temperature.
+
+    Between the rates of the grid it is the vertex of the parabola through the best one and its neighbours.
 
     >>> sums = torch.full((len(TEMPERATURES), len(RATES)), -9.0)
-    >>> sums[4, 3] = -1.0
-    >>> best_rate(sums)
-    0.05
+    >>> sums[4, 3:6] = torch.tensor([-2.0, -1.0, -1.0])  # at 0.05, 0.1 and 0.15
+    >>> round(best_rate(sums), 3)
+    0.125
     """
-    return RATES[int(likelihoods.argmax()) % len(RATES)]
+    profile = likelihoods.double().amax(dim=0)  # (R,)
+    best = int(profile.argmax())
+    if best in (0, len(RATES) - 1):
+        return RATES[best]
+    left, rate, right = RATES[best - 1 : best + 2]
+    lower, highest, upper = profile[best - 1 : best + 2].tolist()
+    rise, fall = (rate - left) * (highest - upper), (right - rate) * (highest - lower)
+    if rise + fall <= 0:  # all three are equally likely
+        return rate
+    return rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall))
 
 
 def _sum_log(likelihood: Tensor) -> Tensor:

@@ -1,17 +1,18 @@
 """What rofl-plus knows of the label noise: sums of the clients' evidence up, the fitted noise model down.
 
-docs/decisions/0015-labels-by-bayes-rule.md has the reasons and the measurements.
+docs/decisions/0015-labels-by-bayes-rule.md and 0018-who-judges.md have the reasons and the measurements.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rofl.core import noise, noise_fit, noise_posterior
+from rofl.core import noise_fit, noise_posterior
 from rofl.core.tensors import Tensors
 
-_FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
+_FIRST_RATE = 0.2  # of the symmetric noise that the first temperature is fitted with
 _MAX_RATE = 0.8
 _FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
 _FULL_SHARPNESS = 0.9  # accuracy above chance, as estimated, from which corrected labels are sharpened fully
@@ -21,10 +22,12 @@ _FULL_DISAGREEMENT = (
     0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
 )
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
-_MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
+_MIX = 0.02  # of symmetric noise in the pattern, so that no label is impossible
+_MIN_RATE = 1e-3  # of wrong labels in Q, for the same reason
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
-_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY = range(7)  # places in `noise/numbers`
+JUDGES = (1.0, 0.5, 0.0)  # how samples may be judged: the weight of the classifier; the rest is the centroids'
+_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # places in `noise/numbers`
 
 
 def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
@@ -83,58 +86,64 @@ def learnt_by_heart(before: float, after: float) -> float:
     return needed * min(1.0, max(0.0, (gained - _NO_GAP) / (1 - _NO_GAP)))
 
 
-def raise_rate(matrix: Tensor, rate: float) -> Tensor:
-    """Return Q with at least this rate of wrong labels, its pattern as it is.
+def noise_pattern(counts: Tensor) -> Tensor:
+    """Return how the wrong labels of each class are distributed over the other classes, (K, K) float64; rows sum to 1.
 
     Args:
-        matrix: (K, K) Q.
-        rate: mean over classes; a higher one of Q stays.
+        counts: (K, K) of samples by predicted class and label. As far as they look like symmetric noise, so does the
+            pattern (`noise_posterior.noise_matrix`).
 
-    >>> raise_rate(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 0.3)
-    tensor([[0.7000, 0.3000],
-            [0.3000, 0.7000]])
+    >>> noise_pattern(torch.tensor([[60, 40, 0], [0, 60, 40], [40, 0, 60]])).round(decimals=2)
+    tensor([[0.0000, 0.9900, 0.0100],
+            [0.0100, 0.0000, 0.9900],
+            [0.9900, 0.0100, 0.0000]], dtype=torch.float64)
     """
-    current = float(1 - matrix.diagonal().mean())
-    if rate <= current:
-        return matrix
-    wrong = (matrix - matrix.diagonal().diag()) * (rate / max(current, 1e-3))  # (K, K)
-    wrong = wrong * (_MAX_RATE / wrong.sum(dim=1, keepdim=True).clamp(min=_MAX_RATE))
-    return wrong + (1 - wrong.sum(dim=1)).diag()
+    matrix = noise_posterior.noise_matrix(counts, _MAX_RATE)
+    wrong = matrix - matrix.diagonal().diag()  # (K, K)
+    shares = wrong / wrong.sum(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    flat = _flat_pattern(len(counts))
+    return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _MIX), flat)
+
+
+def _flat_pattern(classes: int) -> Tensor:
+    """Return the pattern of symmetric noise, (K, K) float64."""
+    return (1 - torch.eye(classes, dtype=torch.float64)) / max(classes - 1, 1)
 
 
 @dataclass(frozen=True)
 class NoiseModel:
     """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
 
-    matrix: Tensor  # (K, K) Q as the last rounds' labels give it
+    pattern: Tensor  # (K, K) how the wrong labels of a class are distributed over the others; rows sum to 1
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (7,) temperature, belief, gap, samples of the last round, rate, highest rate so far, accuracy
+    numbers: Tensor  # (8,) temperature, belief, gap, samples of the last round, rate, its highest, accuracy, judge
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
         """Return the model before the first round, which believes no prediction."""
-        numbers = torch.zeros(7)
+        numbers = torch.zeros(8)
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
-        return NoiseModel(noise.symmetric(classes, _FIRST_RATE).float(), torch.zeros(classes), numbers)
+        numbers[_HIGHEST] = _FIRST_RATE
+        return NoiseModel(_flat_pattern(classes).float(), torch.zeros(classes), numbers)
 
     @staticmethod
     def read(aux: Tensors) -> "NoiseModel":
         """Return the model that a server state's `aux` holds."""
-        return NoiseModel(aux["noise/matrix"], aux["noise/prior"], aux["noise/numbers"])
+        return NoiseModel(aux["noise/pattern"], aux["noise/prior"], aux["noise/numbers"])
 
     def tensors(self) -> Tensors:
         """Return what `aux` holds."""
-        return {"noise/matrix": self.matrix, "noise/prior": self.prior, "noise/numbers": self.numbers}
+        return {"noise/pattern": self.pattern, "noise/prior": self.prior, "noise/numbers": self.numbers}
 
     @staticmethod
     def zero_sums(classes: int) -> Tensors:
         """Return the zeros of all that clients send."""
-        temperatures, rates = len(noise_fit.TEMPERATURES), len(noise_fit.RATES)
+        judges, temperatures, rates = len(JUDGES), len(noise_fit.TEMPERATURES), len(noise_fit.RATES)
         return {
-            "fit/temperature": torch.zeros(temperatures),
-            "fit/rate": torch.zeros(temperatures, rates),
-            "fit/confidence": torch.zeros(temperatures),
-            "fit/counts": torch.zeros(classes, classes),
+            "fit/temperature": torch.zeros(judges, temperatures),
+            "fit/rate": torch.zeros(judges, temperatures, rates),
+            "fit/confidence": torch.zeros(judges, temperatures),
+            "fit/confusion": torch.zeros(classes, classes),
             "fit/labels": torch.zeros(classes),
             "fit/agreement": torch.zeros(4),  # agreed before training and of how many; in the last epoch, of how many
         }
@@ -150,6 +159,11 @@ class NoiseModel:
         return float(self.numbers[_ACCURACY])
 
     @property
+    def classifier_weight(self) -> float:
+        """The weight of the classifier in the judgement of a sample, one of `JUDGES`; the rest is the centroids'."""
+        return JUDGES[round(float(self.numbers[_JUDGE]))]
+
+    @property
     def samples(self) -> float:
         """The number of samples that the last round was trained with."""
         return float(self.numbers[_WEIGHT])
@@ -157,50 +171,51 @@ class NoiseModel:
     @property
     def correction(self) -> float:
         """How far labels are corrected, 0 to 1: less where few of them are wrong."""
-        return self.belief * min(1.0, self._rate / _FULL_NEED)
+        return self.belief * min(1.0, self.rate / _FULL_NEED)
 
     @property
     def resistance(self) -> float:
         """How far learning by heart has to be resisted, 0 to 1."""
-        noise_seen = min(1.0, max(0.0, (self._rate - _SOME_NOISE) / _FULL_NEED))
+        noise_seen = min(1.0, max(0.0, (self.rate - _SOME_NOISE) / _FULL_NEED))
         return float(self.numbers[_GAP]) * (1 - self.belief * (1 - noise_seen))
 
     @property
-    def _rate(self) -> float:
-        return max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
+    def rate(self) -> float:
+        """The highest rate of wrong labels so far: what is learnt by heart hides wrong labels later."""
+        return float(self.numbers[_HIGHEST])
 
     @property
     def noise_matrix(self) -> Tensor:
-        """Q (K, K) at the highest rate of wrong labels so far: what is learnt by heart hides wrong labels later."""
-        return raise_rate(self.matrix, float(self.numbers[_HIGHEST]))
+        """Q (K, K) float64, Q[i, j] = P(label = j | class = i): the pattern at the highest rate so far."""
+        rate = min(max(self.rate, _MIN_RATE), _MAX_RATE)
+        return rate * self.pattern.double() + (1 - rate) * torch.eye(len(self.pattern), dtype=torch.float64)
 
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """Return P(class | image, label) of samples by Bayes' rule, (n, K) float64.
 
         Args:
-            log_probs: (n, K) by a model that has not learnt these labels.
+            log_probs: (n, K) by a judge that has not learnt these labels.
             labels: (n,) as given.
         """
         probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
         return noise_posterior.label_posterior(labels, probabilities, self.noise_matrix)
 
-    def evidence(self, log_probs: Tensor, labels: Tensor) -> Tensors:
+    def evidence(self, judges: Sequence[Tensor], labels: Tensor) -> Tensors:
         """Return what a client's samples say about the noise, as sums in float32.
 
         Args:
-            log_probs: (n, K) by a model that has not learnt these labels.
+            judges: log-probabilities (n, K) by each of `JUDGES`, which have not learnt these labels.
             labels: (n,) as given.
         """
-        probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
-        by_label = torch.zeros_like(self.matrix, dtype=torch.float64)  # (K, K) label by class
-        by_label.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
+        chosen = judges[JUDGES.index(self.classifier_weight)]
+        counts = torch.zeros_like(self.pattern, dtype=torch.float64)  # (K, K) predicted class by label
+        counts.index_put_((chosen.argmax(dim=1), labels), counts.new_ones(()), accumulate=True)
         sums = {
-            "fit/temperature": noise_fit.temperature_likelihoods(log_probs, labels, self.noise_matrix),
-            "fit/rate": noise_fit.symmetric_likelihoods(log_probs, labels),
-            "fit/confidence": noise_fit.confidences(log_probs),
-            "fit/counts": by_label.T.contiguous(),  # (K, K) class by label
+            "fit/temperature": [noise_fit.temperature_likelihoods(each, labels, self.noise_matrix) for each in judges],
+            "fit/rate": [noise_fit.rate_likelihoods(each, labels, self.pattern) for each in judges],
+            "fit/confidence": [noise_fit.confidences(each) for each in judges],
         }
-        return {name: value.float() for name, value in sums.items()}
+        return {name: torch.stack(value).float() for name, value in sums.items()} | {"fit/confusion": counts.float()}
 
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
@@ -216,20 +231,18 @@ class NoiseModel:
         labels = sums["fit/labels"].clamp(min=0)
         prior = labels / labels.sum().clamp(min=1)
         before, judged, after, trained = sums["fit/agreement"].clamp(min=0).tolist()
-        counts = sums["fit/counts"].double().clamp(min=0)
+        counts = sums["fit/confusion"].double().clamp(min=0)
         if judged < 1 or float(counts.sum()) < 1:  # the first round, in which nothing is predicted
-            return NoiseModel(self.matrix, prior, numbers)
-        classes, place = len(self.matrix), noise_fit.best_temperature(sums["fit/temperature"])
-        rate = float(1 - counts.diagonal().sum() / counts.sum())
-        flat = noise.symmetric(classes, min(max(rate, 1e-3), _MAX_RATE))
-        matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
-        found = noise_fit.best_rate(sums["fit/rate"])
-        smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
+            return NoiseModel(self.pattern, prior, numbers)
+        judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # who explains the given labels best
+        place = noise_fit.best_temperature(sums["fit/temperature"][judge])
+        found, first = noise_fit.best_rate(sums["fit/rate"][judge]), not numbers[_RATE]
+        rate = found if first else _RATE_MOMENTUM * float(numbers[_RATE]) + (1 - _RATE_MOMENTUM) * found
+        numbers[_JUDGE] = judge
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][place]) / judged))
-        deserved = deserved_belief(float(numbers[_ACCURACY]), classes, caution)
+        numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
+        deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
-        numbers[_RATE] = smooth
-        numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
-        return NoiseModel(matrix.to(self.matrix.dtype), prior, numbers)
+        numbers[_RATE], numbers[_HIGHEST] = rate, rate if first else max(self.rate, rate)
+        return NoiseModel(noise_pattern(counts).to(self.pattern.dtype), prior, numbers)

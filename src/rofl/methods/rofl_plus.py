@@ -21,7 +21,7 @@ from rofl.data import ClientDataset
 from rofl.methods.base import RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums
-from rofl.methods.noise_model import NoiseModel, sharpening_power
+from rofl.methods.noise_model import JUDGES, NoiseModel, sharpening_power
 from rofl.methods.rofl import UNCONFIDENT, Rofl
 from rofl.methods.weights import load_weights, model_weights, weight_update
 from rofl.models import Network
@@ -29,7 +29,8 @@ from rofl.models import Network
 _NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
 _OWN = "own/"  # prefix in a client's state of its weights of the last round
 _RECEIVED = "received"  # key there of the length of the global weights that it received then
-_HISTORY = "history"  # key there of past log-probabilities of its samples
+_HISTORY = "history"  # key there of past log-probabilities of its samples, by the classifier
+_CENTROID_HISTORY = "centroid_history"  # the same by the class-wise centroids
 _HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
 _MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
 _SKEWED = 0.25  # distance of label frequencies from which a client counts as one with classes of its own
@@ -93,6 +94,17 @@ def class_skew(counts: Tensor, prior: Tensor) -> float:
     return float((counts / counts.sum().clamp(min=1) - prior).abs().sum()) / 2
 
 
+def _mix(history: Tensors, weight: float) -> Tensor:
+    """Return log-probabilities (n, K) by classifier and centroids together; by the classifier before there are any.
+
+    Args:
+        history: of a client's samples, by both.
+        weight: of the classifier.
+    """
+    by_classifier = history[_HISTORY]
+    return torch.lerp(history.get(_CENTROID_HISTORY, by_classifier), by_classifier, weight)
+
+
 def _length(model: Tensors) -> Tensor:
     """Return the norm of all weights, (1,) float64: the same for the same weights."""
     return torch.stack([value.double().square().sum() for value in model.values()]).sum().sqrt().reshape(1)
@@ -123,8 +135,8 @@ class RoflPlus(Rofl):
     caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
     sharpness: Annotated[float, Field(ge=1, le=8)] = 2.0  # power of corrected labels where the model is nearly right
     leave_one_out: bool = True  # judge a client's samples without its own part in the model
-    centroid_judge: bool = True  # clients with classes of their own: judge their samples by the centroids, too ...
-    logit_adjustment: bool = True  # ... and train with logits shifted by how frequent classes are there
+    centroid_judge: bool = True  # judge samples by the centroids, too, where that explains the given labels better
+    logit_adjustment: bool = True  # clients with classes of their own: shift logits by how frequent classes are there
     memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
     memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
     server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
@@ -162,12 +174,13 @@ class RoflPlus(Rofl):
         lambda_memory = self.memory * noise_model.resistance
         skewed = class_skew(data.class_counts(), noise_model.prior) > _SKEWED
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
-        if skewed and self.centroid_judge:
-            by_centroids = c.centroid_log_probs(features, server_state.aux["centroids"])  # (n, K)
-            logits = (logits.log_softmax(dim=1) + by_centroids) / 2
-        history, aux = self._collect_evidence(noise_model, client_state, logits, data, ctx)
+        history = self._history(noise_model, server_state, client_state, (logits, features), data, ctx)
+        aux = self._evidence(noise_model, history, logits, data)
         given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
-        posterior = noise_model.posterior(history[_HISTORY], data.labels) if _HISTORY in history else given  # (n, K)
+        posterior = given  # (n, K)
+        if _HISTORY in history:
+            weight = min(noise_model.classifier_weight, 0.5 if skewed else 1.0)
+            posterior = noise_model.posterior(_mix(history, weight), data.labels)
         targets = self._targets(noise_model, given, posterior)  # (n, K)
         if ctx.index >= _FIRST_CENTROIDS:
             aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
@@ -244,22 +257,55 @@ class RoflPlus(Rofl):
         load_weights(net, server_state.model)
         return judged
 
-    def _collect_evidence(
-        self, noise_model: NoiseModel, client_state: Tensors, logits: Tensor, data: ClientDataset, ctx: RoundContext
-    ) -> tuple[Tensors, Tensors]:
-        """Return the client's new state with the history of predictions, and what it sends about the noise."""
+    def _history(
+        self,
+        noise_model: NoiseModel,
+        server_state: ServerState,
+        client_state: Tensors,
+        judged: tuple[Tensor, Tensor],
+        data: ClientDataset,
+        ctx: RoundContext,
+    ) -> Tensors:
+        """Return the client's new state with the histories of log-probabilities: by the classifier, by the centroids.
+
+        Args:
+            noise_model: of the last round.
+            server_state: what the server broadcast.
+            client_state: of the last round in which the client took part.
+            judged: (n, K) logits and (n, d) features of the samples.
+            data: the client's samples.
+            ctx: the round; in the first one nothing is learnt yet.
+        """
+        state = {"round": torch.tensor([ctx.index])}
+        if ctx.index == 1:
+            return state
+        logits, features = judged
+        shift = prior_shift(data.class_counts(), noise_model.prior)  # (K,)
+        now = {_HISTORY: logits.log_softmax(dim=1)}
+        if self.centroid_judge and bool(c.has_centroid(server_state.aux["centroids"]).any()):
+            now[_CENTROID_HISTORY] = c.centroid_log_probs(features, server_state.aux["centroids"])
+        for name, log_probs in now.items():
+            shifted = (log_probs + shift).log_softmax(dim=1)  # (n, K)
+            state[name] = torch.lerp(shifted, client_state.get(name, shifted), _HISTORY_MOMENTUM)
+        return state
+
+    def _evidence(self, noise_model: NoiseModel, history: Tensors, logits: Tensor, data: ClientDataset) -> Tensors:
+        """Return what the client sends about the noise, as sums over its samples.
+
+        Args:
+            noise_model: of the last round.
+            history: what `_history` returned.
+            logits: (n, K) by the judging model in this round.
+            data: the client's samples.
+        """
         sums = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
         sums["fit/labels"] = data.class_counts().to(logits.dtype)
-        state = {"round": torch.tensor([ctx.index])}
-        if ctx.index == 1:  # nothing is learnt yet
-            return state, sums
-        shift = prior_shift(data.class_counts(), noise_model.prior)  # (K,)
-        log_probs = (logits.log_softmax(dim=1) + shift).log_softmax(dim=1)  # (n, K)
-        state[_HISTORY] = torch.lerp(log_probs, client_state.get(_HISTORY, log_probs), _HISTORY_MOMENTUM)
-        sums |= noise_model.evidence(state[_HISTORY], data.labels)
+        if _HISTORY not in history:
+            return sums
+        sums |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], data.labels)
         sums["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
         sums["fit/agreement"][1] = len(data)
-        return state, sums
+        return sums
 
     def _centroid_sums(
         self, server_state: ServerState, features: Tensor, posterior: Tensor, data: ClientDataset
