@@ -17,7 +17,15 @@ from rofl.core.tensors import digest
 from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
 from rofl.methods.base import Claims
-from rofl.methods.noise_model import JUDGES, NoiseModel, deserved_belief, learnt_by_heart, noise_pattern, sharpening_power
+from rofl.methods.noise_model import (
+    JUDGES,
+    NoiseModel,
+    deserved_belief,
+    learnt_by_heart,
+    noise_pattern,
+    raise_rate,
+    sharpening_power,
+)
 from rofl.methods.rofl_plus import prior_shift, without_client
 from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
@@ -205,6 +213,15 @@ def test_learning_by_heart_is_what_training_gains(before: float, after: float) -
     assert learnt_by_heart(before, after) == pytest.approx(naive.by_heart(before, after), abs=1e-9)
     assert learnt_by_heart(before, before) == 0
     assert learnt_by_heart(1.0, 1.0) == 0
+
+
+@given(st.floats(0.01, 0.75), st.floats(0, 0.7))
+def test_a_higher_rate_keeps_the_pattern_of_the_noise(rate: float, higher: float) -> None:
+    matrix = noise.pair(4, rate)
+    raised = raise_rate(matrix, higher)
+    torch.testing.assert_close(raised.sum(dim=1), torch.ones(4, dtype=torch.float64))
+    assert float(1 - raised.diagonal().mean()) == pytest.approx(max(rate, higher), abs=1e-6)
+    assert bool((raised[matrix == 0] == 0).all())
 
 
 @given(st.floats(0.05, 0.45), st.integers(3, 6))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rofl.core import noise_fit, noise_posterior
+from rofl.core import noise, noise_fit, noise_posterior
 from rofl.core.tensors import Tensors
 
-_FIRST_RATE = 0.2  # of the symmetric noise that the first temperature is fitted with
+_FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
 _MAX_RATE = 0.8
 _FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
 _FULL_SHARPNESS = 0.9  # accuracy above chance, as estimated, from which corrected labels are sharpened fully
@@ -22,11 +22,12 @@ _FULL_DISAGREEMENT = (
     0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
 )
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
-_MIX = 0.02  # of symmetric noise in the pattern, so that no label is impossible
-_MIN_RATE = 1e-3  # of wrong labels in Q, for the same reason
+_MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
+_PATTERN_MIX = 0.02  # of symmetric noise in the pattern, for the same reason
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
 JUDGES = (1.0, 0.5, 0.0)  # how samples may be judged: the weight of the classifier; the rest is the centroids'
+_NAMES = ("noise/matrix", "noise/pattern", "noise/prior", "noise/numbers")  # in `aux`
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # places in `noise/numbers`
 
 
@@ -86,6 +87,25 @@ def learnt_by_heart(before: float, after: float) -> float:
     return needed * min(1.0, max(0.0, (gained - _NO_GAP) / (1 - _NO_GAP)))
 
 
+def raise_rate(matrix: Tensor, rate: float) -> Tensor:
+    """Return Q with at least this rate of wrong labels, its pattern as it is.
+
+    Args:
+        matrix: (K, K) Q.
+        rate: mean over classes; a higher one of Q stays.
+
+    >>> raise_rate(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 0.3)
+    tensor([[0.7000, 0.3000],
+            [0.3000, 0.7000]])
+    """
+    current = float(1 - matrix.diagonal().mean())
+    if rate <= current:
+        return matrix
+    wrong = (matrix - matrix.diagonal().diag()) * (rate / max(current, 1e-3))  # (K, K)
+    wrong = wrong * (_MAX_RATE / wrong.sum(dim=1, keepdim=True).clamp(min=_MAX_RATE))
+    return wrong + (1 - wrong.sum(dim=1)).diag()
+
+
 def noise_pattern(counts: Tensor) -> Tensor:
     """Return how the wrong labels of each class are distributed over the other classes, (K, K) float64; rows sum to 1.
 
@@ -102,7 +122,7 @@ def noise_pattern(counts: Tensor) -> Tensor:
     wrong = matrix - matrix.diagonal().diag()  # (K, K)
     shares = wrong / wrong.sum(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     flat = _flat_pattern(len(counts))
-    return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _MIX), flat)
+    return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _PATTERN_MIX), flat)
 
 
 def _flat_pattern(classes: int) -> Tensor:
@@ -114,7 +134,8 @@ def _flat_pattern(classes: int) -> Tensor:
 class NoiseModel:
     """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
 
-    pattern: Tensor  # (K, K) how the wrong labels of a class are distributed over the others; rows sum to 1
+    matrix: Tensor  # (K, K) Q as the last rounds' labels give it
+    pattern: Tensor  # (K, K) how the wrong labels of a predicted class are distributed over the others; rows sum to 1
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
     numbers: Tensor  # (8,) temperature, belief, gap, samples of the last round, rate, its highest, accuracy, judge
 
@@ -123,17 +144,17 @@ class NoiseModel:
         """Return the model before the first round, which believes no prediction."""
         numbers = torch.zeros(8)
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
-        numbers[_HIGHEST] = _FIRST_RATE
-        return NoiseModel(_flat_pattern(classes).float(), torch.zeros(classes), numbers)
+        first = noise.symmetric(classes, _FIRST_RATE).float()
+        return NoiseModel(first, _flat_pattern(classes).float(), torch.zeros(classes), numbers)
 
     @staticmethod
     def read(aux: Tensors) -> "NoiseModel":
         """Return the model that a server state's `aux` holds."""
-        return NoiseModel(aux["noise/pattern"], aux["noise/prior"], aux["noise/numbers"])
+        return NoiseModel(*(aux[name] for name in _NAMES))
 
     def tensors(self) -> Tensors:
         """Return what `aux` holds."""
-        return {"noise/pattern": self.pattern, "noise/prior": self.prior, "noise/numbers": self.numbers}
+        return dict(zip(_NAMES, (self.matrix, self.pattern, self.prior, self.numbers), strict=True))
 
     @staticmethod
     def zero_sums(classes: int) -> Tensors:
@@ -143,6 +164,7 @@ class NoiseModel:
             "fit/temperature": torch.zeros(judges, temperatures),
             "fit/rate": torch.zeros(judges, temperatures, rates),
             "fit/confidence": torch.zeros(judges, temperatures),
+            "fit/counts": torch.zeros(classes, classes),
             "fit/confusion": torch.zeros(classes, classes),
             "fit/labels": torch.zeros(classes),
             "fit/agreement": torch.zeros(4),  # agreed before training and of how many; in the last epoch, of how many
@@ -181,14 +203,13 @@ class NoiseModel:
 
     @property
     def rate(self) -> float:
-        """The highest rate of wrong labels so far: what is learnt by heart hides wrong labels later."""
-        return float(self.numbers[_HIGHEST])
+        """The rate of wrong labels: the highest so far, since what is learnt by heart hides wrong labels later."""
+        return max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
 
     @property
     def noise_matrix(self) -> Tensor:
-        """Q (K, K) float64, Q[i, j] = P(label = j | class = i): the pattern at the highest rate so far."""
-        rate = min(max(self.rate, _MIN_RATE), _MAX_RATE)
-        return rate * self.pattern.double() + (1 - rate) * torch.eye(len(self.pattern), dtype=torch.float64)
+        """Q (K, K) at the highest rate of wrong labels so far."""
+        return raise_rate(self.matrix, float(self.numbers[_HIGHEST]))
 
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """Return P(class | image, label) of samples by Bayes' rule, (n, K) float64.
@@ -208,14 +229,18 @@ class NoiseModel:
             labels: (n,) as given.
         """
         chosen = judges[JUDGES.index(self.classifier_weight)]
-        counts = torch.zeros_like(self.pattern, dtype=torch.float64)  # (K, K) predicted class by label
-        counts.index_put_((chosen.argmax(dim=1), labels), counts.new_ones(()), accumulate=True)
+        probabilities = noise_fit.tempered(chosen, float(self.numbers[_TEMPERATURE]))
+        counts, confusion = torch.zeros(2, *self.matrix.shape, dtype=torch.float64, device=labels.device)
+        counts.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
+        confusion.index_put_((chosen.argmax(dim=1), labels), counts.new_ones(()), accumulate=True)
         sums = {
             "fit/temperature": [noise_fit.temperature_likelihoods(each, labels, self.noise_matrix) for each in judges],
             "fit/rate": [noise_fit.rate_likelihoods(each, labels, self.pattern) for each in judges],
             "fit/confidence": [noise_fit.confidences(each) for each in judges],
         }
-        return {name: torch.stack(value).float() for name, value in sums.items()} | {"fit/confusion": counts.float()}
+        stacked = {name: torch.stack(value) for name, value in sums.items()}
+        counted = {"fit/counts": counts.T.contiguous(), "fit/confusion": confusion}  # (K, K) class by label
+        return {name: value.float() for name, value in (stacked | counted).items()}
 
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
@@ -231,18 +256,23 @@ class NoiseModel:
         labels = sums["fit/labels"].clamp(min=0)
         prior = labels / labels.sum().clamp(min=1)
         before, judged, after, trained = sums["fit/agreement"].clamp(min=0).tolist()
-        counts = sums["fit/confusion"].double().clamp(min=0)
+        counts, confusion = (sums[name].double().clamp(min=0) for name in ("fit/counts", "fit/confusion"))
         if judged < 1 or float(counts.sum()) < 1:  # the first round, in which nothing is predicted
-            return NoiseModel(self.pattern, prior, numbers)
+            return NoiseModel(self.matrix, self.pattern, prior, numbers)
         judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # who explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
-        found, first = noise_fit.best_rate(sums["fit/rate"][judge]), not numbers[_RATE]
-        rate = found if first else _RATE_MOMENTUM * float(numbers[_RATE]) + (1 - _RATE_MOMENTUM) * found
+        found = noise_fit.best_rate(sums["fit/rate"][judge])
+        smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_JUDGE] = judge
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
         numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
         deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
-        numbers[_RATE], numbers[_HIGHEST] = rate, rate if first else max(self.rate, rate)
-        return NoiseModel(noise_pattern(counts).to(self.pattern.dtype), prior, numbers)
+        numbers[_RATE] = smooth
+        numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
+        rate = float(1 - counts.diagonal().sum() / counts.sum())
+        flat = noise.symmetric(len(prior), min(max(rate, 1e-3), _MAX_RATE))
+        matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
+        dtype = self.matrix.dtype
+        return NoiseModel(matrix.to(dtype), noise_pattern(confusion).to(dtype), prior, numbers)
