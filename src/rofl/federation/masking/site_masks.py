@@ -19,7 +19,7 @@ from rofl.federation.masking.mask_key import MaskKey
 from rofl.federation.masking.mask_messages import MaskedSums, SumsForm, get_shares, put_shares, to_vector
 from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, check_session, sign_key
-from rofl.federation.masking.seed_shares import commit, cut, join, majority, split_seed
+from rofl.federation.masking.seed_shares import commit, cut, join, majority, mark, split_seed
 
 AT_END = ("noise", "sure", "report")  # sums after the last round
 _SAME_LABELS = ("noise", "report")  # of these, tables that add up to the same counts of labels
@@ -150,11 +150,12 @@ class SiteMasks:
         seeds = [self._seed(peer, context) for peer in session.peers]
         for client, seed in zip(session.clients, seeds, strict=True):
             add_mask(vector, seed, 1 if self.client <= client else -1)
-        shares = zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True)  # by the site that gets them
+        shares = list(zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True))  # by the site that gets them
         encrypted = [
             self._key.encrypt(peer.key, context, join(each)) for peer, each in zip(session.peers, shares, strict=True)
         ]
-        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted))
+        marks = tuple(join(map(mark, each)) for each in shares)
+        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted), marks)
         self._memory.begin(session, purpose)
         self._save_reply()  # first, so that a message that the memory knows is always there
         self._save_memory()  # before it leaves
@@ -227,8 +228,8 @@ class SiteMasks:
             groups, reply = deserialize(read_regular(self._folder / "reply.safetensors"))
             if memory.used[-1:] == [reply["session"]]:
                 form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
-                lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares")]
-                self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), lists[0], lists[1])
+                lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares", "marks")]
+                self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), *lists)
             memory.check()
             return memory
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -239,7 +240,7 @@ class SiteMasks:
             return
         form = self._reply.form
         facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
-        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
+        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares, "marks": self._reply.marks}
         facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
         vector = {"vector": torch.from_numpy(self._reply.vector)}
         raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
