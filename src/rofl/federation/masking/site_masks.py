@@ -203,8 +203,8 @@ class SiteMasks:
     def forget(self) -> None:
         """Delete key and memory, once the run is over: what was recorded on the way can then never be unmasked."""
         if self._folder is not None:
-            for path in self._folder.glob("*"):
-                path.unlink()
+            for name in ("key", "memory.json", "reply.safetensors"):
+                (self._folder / name).unlink(missing_ok=True)
 
     def _seed(self, peer: Peer, context: bytes) -> bytes:
         return self._key.own_seed(context) if peer.client == self.client else self._key.pair_seed(peer.key, context)
@@ -220,12 +220,12 @@ class SiteMasks:
         if self._folder is None or not (self._folder / "memory.json").is_file():
             return _Memory()
         try:
-            facts = parse_json(read_regular(self._folder / "memory.json").decode())
+            facts = parse_json(read_regular(self._folder / "memory.json", follow=False).decode())
             facts["keys"] = {
                 name: {int(client): key for client, key in keys.items()} for name, keys in facts["keys"].items()
             }
             memory = _Memory(**facts)
-            groups, reply = deserialize(read_regular(self._folder / "reply.safetensors"))
+            groups, reply = deserialize(read_regular(self._folder / "reply.safetensors", follow=False))
             if memory.used[-1:] == [reply["session"]]:
                 form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
                 lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares", "marks")]
