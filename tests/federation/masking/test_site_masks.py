@@ -413,6 +413,40 @@ def test_the_memory_does_not_grow_with_the_keys_of_old_sessions() -> None:
     assert (len(masks[0]._memory.used), len(masks[0]._memory.keys)) == (7, 4)
 
 
+def test_the_memory_does_not_grow_with_the_rounds_and_those_long_over_are_refused(tmp_path: Path) -> None:
+    """What is forgotten is refused, so that masks are not used twice, and no round is unmasked for other sites."""
+    masks = sites(folder=tmp_path)
+    first = masked(masks)
+    masks[0].reveal(reveal_request(first, [0, 1, 2]))
+    sizes = []
+    for index in range(2, 301):
+        masks[0].mask(sums(), session_of(masks), f"train {index}")
+        sizes.append((tmp_path / "0" / "memory.json").stat().st_size)
+        masks[0].reveal(put_shares({0: b"", 1: b""}, bytes.fromhex(masks[0]._memory.newest), [0, 1]))
+    assert sizes[0] < sizes[50] < sizes[-1] < 40_000
+    assert len(set(sizes[220:])) == 1
+    masks[0] = SiteMasks(0, tmp_path / "0")
+    for session in (first.session, session_of(masks)):
+        with pytest.raises(UserError, match="asks for train 1, and rounds before 200 are long over"):
+            masks[0].mask(sums(99), session, "train 1")
+    with pytest.raises(UserError, match="that this site took no part in"):
+        masks[0].reveal(reveal_request(first, [0, 1]))
+    masks[0].mask(sums(), session_of(masks), "train 200")  # of the checkpoint that a coordinator went back to
+    masks[0].mask(sums(), session_of(masks), "train 301")
+    with pytest.raises(UserError, match="of other sites than before for train 1"):
+        masks[0].reveal(put_shares({}, bytes.fromhex(masks[0]._memory.newest), [0, 2]), same_sites=True)
+
+
+def test_a_sum_is_not_asked_for_again_and_again() -> None:
+    """A coordinator that was killed asks again; one that does so without end would fill the site's memory."""
+    masks = sites()
+    for _ in range(100):
+        masks[0].mask(sums(), session_of(masks), "train 1")
+    with pytest.raises(UserError, match="asks for train 1 again and again"):
+        masks[0].mask(sums(), session_of(masks), "train 1")
+    masks[0].mask(sums(), session_of(masks), "train 2")
+
+
 # --- who takes part ---
 
 
