@@ -70,8 +70,8 @@ WRONG = {
     "a class twice": (greeting(classes=["a", "a"]), "north sends a class that has no name of its own"),
     "a long class": (greeting(classes=["a", "b" * 256]), "north sends a class that has no name of its own"),
     "protocol is text": (greeting(protocol="2"), "north sent a protocol version that is not a number."),
-    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 5: update rofl at north."),
-    "newer": (greeting(protocol=6), "north uses protocol 6 and the coordinator protocol 5: update rofl at the coord"),
+    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 6: update rofl at north."),
+    "newer": (greeting(protocol=7), "north uses protocol 7 and the coordinator protocol 6: update rofl at the coord"),
 }
 
 
@@ -101,9 +101,9 @@ def test_the_coordinator_goes_on_without_a_site_whose_greeting_is_wrong(
 
 
 VERSIONS = {
-    None: "The coordinator uses protocol 1 and the site protocol 5: update rofl at the coordinator.",
-    1: "The coordinator uses protocol 1 and the site protocol 5: update rofl at the coordinator.",
-    6: "The coordinator uses protocol 6 and the site protocol 5: update rofl at the site.",
+    None: "The coordinator uses protocol 1 and the site protocol 6: update rofl at the coordinator.",
+    1: "The coordinator uses protocol 1 and the site protocol 6: update rofl at the coordinator.",
+    7: "The coordinator uses protocol 7 and the site protocol 6: update rofl at the site.",
 }
 
 
@@ -117,7 +117,7 @@ def request_of(version: int | None) -> RecordDict:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_site_refuses_a_coordinator_of_another_version(version: int | None) -> None:
-    assert PROTOCOL == 5
+    assert PROTOCOL == 6
     with pytest.raises(ProtocolError) as refused:
         decode_request(request_of(version))
     assert str(refused.value) == VERSIONS[version]
@@ -139,7 +139,7 @@ def test_every_request_carries_the_version_and_both_sides_name_it(monkeypatch: p
     grid = Newer(make_client_app(PartitionedData()), [{"partition-id": 0}])
     with pytest.raises(UserError, match="Only 0 of 1 sites came"):
         SiteRegistry(grid, 1, on_message=messages.append).wait_for_sites(RoundRequest(experiment().toml()), 0.1)
-    assert messages == [f"A site cannot take part: {VERSIONS[6]}"]
+    assert messages == [f"A site cannot take part: {VERSIONS[PROTOCOL + 1]}"]
     federation = federation_of(experiment(rounds=1), grid_of())
     grid = federation.driver.registry.grid
     send = grid.push_messages

@@ -78,6 +78,19 @@ def test_under_masks_the_attacker_is_found_by_leaving_out_halves_of_those_that_m
     assert game.rollback.stop_reason == ""
 
 
+def test_a_round_in_which_nobody_answered_says_nothing_about_those_who_were_left_out() -> None:
+    """A network that fails, or sites that stay silent, while others are left out to see whether it was them."""
+    game = Attacker(3, range(4, 31)).play(5)
+    assert game.rollback.aside(6) == {0, 1}
+    lost = record(6, dropped=dict.fromkeys(map(str, SITES), "it did not answer"))
+    assert game.rollback.observe(lost).warnings == []
+    assert game.rollback.aside(7) == {0, 1}
+    game.index = 6
+    game.play(14)
+    set_aside = [text for text in game.messages if "set aside" in text]
+    assert set_aside == ["For 4 rounds site 3 is set aside: the round was good without it."]
+
+
 def test_nobody_is_blamed_for_what_happens_once() -> None:
     game = Attacker(3, range(6, 7)).play(20)
     assert not any(game.asides)

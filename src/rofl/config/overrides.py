@@ -96,14 +96,18 @@ def parse_override(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def read_toml(path: Path) -> Settings:
+def read_toml(path: Path, follow: bool = True) -> Settings:
     """Return the tables of a TOML file.
+
+    Args:
+        path: The file.
+        follow: Whether it may be a link, as where a user named it.
 
     Raises:
         UserError: The file cannot be read, is no TOML, or names a module that only the file vouches for.
     """
     try:
-        settings = tomllib.loads(read_regular(path, _MAX_BYTES).decode())
+        settings = tomllib.loads(read_regular(path, _MAX_BYTES, follow).decode())
     except OSError as error:
         raise UserError(f"{path} cannot be read as TOML ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, a number too long, tables too deep

@@ -76,6 +76,6 @@ class AgreementFile:
 
 def _read(path: Path) -> str:
     try:
-        return read_regular(path, _MAX_BYTES).decode()
+        return read_regular(path, _MAX_BYTES, follow=False).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged, so that what was agreed on is not known.", "another --out") from error

@@ -34,7 +34,7 @@ class AnsweredRequests:
         self._asked: dict[str, list[str]] = {}
         if path is not None and path.exists():
             try:
-                self._asked = _FORM.validate_json(read_regular(path, _MAX_BYTES))
+                self._asked = _FORM.validate_json(read_regular(path, _MAX_BYTES, follow=False))
             except (OSError, ValueError) as error:
                 problem = f"{path} is damaged, so that what was answered is not known."
                 raise UserError(problem, "another --out") from error

@@ -106,9 +106,10 @@ def read_log(path: Path) -> list[LogEntry]:
     Raises:
         UserError: If there is none, or a line was changed, removed or put in; it names the line.
     """
-    path = path / LOG_FILE if path.is_dir() else path
+    named = not path.is_dir()  # a file that a user named may be a link
+    path = path if named else path / LOG_FILE
     try:
-        lines = read_regular(path).decode().splitlines()
+        lines = read_regular(path, follow=named).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"There is no log in {path} that can be read.", f"a run folder with {LOG_FILE}") from error
     entries, previous = [], _START

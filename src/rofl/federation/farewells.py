@@ -79,7 +79,7 @@ class Farewells:
 
     def _read(self, path: Path) -> None:
         try:
-            facts = parse_json(read_regular(path, _MAX_BYTES).decode())
+            facts = parse_json(read_regular(path, _MAX_BYTES, follow=False).decode())
             self.finished = {int(client) for client in facts["finished"]}
             self.reports = {int(client): _parse(each) for client, each in facts["reports"].items()}
             together = facts["together"]

@@ -109,7 +109,7 @@ class ServerConfig:
         if not (folder / _FILE).is_file():
             raise UserError(f"{folder} is no folder of rofl serve: it has no {_FILE}.", "rofl resume, for a local run")
         try:
-            return TypeAdapter(cls).validate_python(read_toml(folder / _FILE))
+            return TypeAdapter(cls).validate_python(read_toml(folder / _FILE, follow=False))
         except ValidationError as error:
             first = error.errors()[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

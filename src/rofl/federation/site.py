@@ -25,6 +25,7 @@ from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_node import SiteNode
 from rofl.federation.site_policy import POLICY_FILE, SitePolicy
 from rofl.training.run_dir import RunDir
+from rofl.training.run_files import refuse_links
 from rofl.training.runner import Run, resume
 
 _PREVIEW_SAMPLES = 64  # what leaves a site does not depend on how many samples it has
@@ -105,6 +106,9 @@ def join(
     policy = read_policy(config)
     folder = config.out or Path("runs") / f"join-{safe_names([name])[0]}"
     home = folder / "flower"
+    if home.is_symlink() or (folder / LOG_FILE).is_symlink():
+        raise UserError(f"There are links in {folder}, and links are not followed.", "another --out")
+    refuse_links(home)
     done = RunDir(folder).is_finished()
     if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
         raise UserError(f"{folder} already holds what a run left here.", "another --out")

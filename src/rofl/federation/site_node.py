@@ -73,7 +73,7 @@ class SiteNode:
             UserError: If another program uses the same folder, another program answers in the coordinator's place, or
                 the people here decline to take part.
         """
-        with exclusive(self.home.parent, "rofl join"):
+        with exclusive(self.home.parent, "rofl join", links=True):
             while not self._confirmed and (instance := self._wait_for_coordinator()) is not None:
                 secret, port = new_secret(self.home), free_port()
                 self._deactivate_old_node()

@@ -35,7 +35,7 @@ class SitesFile:
         if self._path is None or not self._path.exists():
             return {}
         try:
-            greetings = parse_json(read_regular(self._path, _MAX_BYTES).decode())
+            greetings = parse_json(read_regular(self._path, _MAX_BYTES, follow=False).decode())
             sites = [SiteInfo.decode(RecordDict({"site": ConfigRecord(dict(each))})) for each in greetings]
         except (OSError, ValueError, TypeError, KeyError, AttributeError, UserError) as error:
             raise UserError(f"{self._path} is damaged ({error}).", "delete it; the sites say it again") from error

@@ -106,7 +106,7 @@ def unfinished_cells(
     Raises:
         UserError: Another process runs cells in the same folder.
     """
-    with exclusive(cache.folder, "rofl reproduce or rofl benchmark"):
+    with exclusive(cache.folder, "rofl reproduce or rofl benchmark", links=True):
         chosen = {cache.find(experiment).path: experiment for experiment in experiments}
         yield chosen, {path: one for path, one in chosen.items() if not RunDir(path).is_finished()}
 

@@ -104,7 +104,7 @@ class ClientStateStore:
         """Remove files of earlier rounds; call it after a checkpoint."""
         if self.folder is not None and self.folder.is_dir():
             wanted = {self._path(client) for client in self.rounds}
-            for path in set(self.folder.iterdir()) - wanted:
+            for path in set(self.folder.glob("*-*.safetensors*")) - wanted:  # nothing that a store did not write
                 path.unlink()
 
     def _path(self, client: int) -> Path:

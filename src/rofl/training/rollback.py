@@ -86,7 +86,7 @@ class Rollback:
             self.discarded += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
-        else:
+        elif not record.nobody_left:  # where nobody answered, nothing is known, and a trial is repeated
             events += self._narrow(record.round)
             self.bad = self.discarded = 0
             if record.held_out is not None:

@@ -81,7 +81,7 @@ class RunDir:
         """Return the settings that the run was started with; names of 0.1 are read too."""
         if not self.exists():
             raise self._no_run()
-        settings = read_toml(self.path / "config.toml")
+        settings = read_toml(self.path / "config.toml", follow=False)
         if not settings.keys() & {"method", "data", "rounds"}:  # other programs have a config.toml, too
             raise self._no_run(f"{self.path} is not a run folder: its config.toml is of another program.")
         return parse_experiment(settings)

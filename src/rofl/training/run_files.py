@@ -1,5 +1,6 @@
 """Reads single files of a run folder, each problem as one sentence, and locks the folder for one program at a time."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,17 +38,36 @@ def first_problem(error: Exception) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
 
 
+def refuse_links(folder: Path) -> None:
+    """Refuse a folder with a link in it, which somebody may have put there so that files elsewhere are changed.
+
+    Args:
+        folder: may be a link itself, since its user named it; it need not exist.
+
+    Raises:
+        UserError: there is a link, at any depth.
+    """
+    for above, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(above, name)
+            if path.is_symlink():
+                raise UserError(f"{path} is a link, and links are not followed.", "a copy of what it leads to")
+
+
 @contextmanager
-def exclusive(folder: Path, command: str) -> Iterator[None]:
+def exclusive(folder: Path, command: str, links: bool = False) -> Iterator[None]:
     """Hold a lock on a folder; it ends with the block, or with the process, however that ends.
 
     Args:
         folder: created where it does not exist; the lock is its file `.lock`, which stays.
         command: what is refused while another one runs, for the error message.
+        links: whether there may be links in the folder.
 
     Raises:
-        UserError: another process holds the lock, or the folder cannot be written.
+        UserError: another process holds the lock, the folder cannot be written, or there is a link in it.
     """
+    if not links:
+        refuse_links(folder)
     lock = FileLock(folder / LOCK_FILE)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -218,7 +218,7 @@ def test_with_what_is_revealed_one_sites_sums_are_still_masked(
     from rofl.federation.masking.mask_stream import add_mask
 
     _, grid, _ = round_of_three
-    session = bytes.fromhex(grid.masks[0]._memory.used[-1])
+    session = bytes.fromhex(grid.masks[0]._memory.newest)
     for client, reply in grid.replies("train").items():
         rest = vector(reply.content).copy()
         add_mask(rest, grid.masks[client]._key.own_seed(session), -1)

@@ -1,7 +1,7 @@
 """What a site does with masks, and what it refuses: one message in a session, one set of sites for a sum."""
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from rofl.federation.masking.mask_messages import (
 )
 from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, sign_key
-from rofl.federation.masking.secure_sum import secure_sum
+from rofl.federation.masking.secure_sum import SumResult, secure_sum
 from rofl.federation.masking.seed_shares import combine_shares, commit, majority, split_seed
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import MaskedTotal, new_session
@@ -139,13 +139,19 @@ def test_a_majority_of_the_shares_gives_the_seed_and_fewer_fit_any_seed(
     assert len(others) == 8
 
 
+def lie(revealed: RecordDict, of: Collection[int] | None = None) -> RecordDict:
+    """Put zeros in the place of shares: of some sites' masks, or of all."""
+    shares, session, _ = get_shares(revealed)
+    wrong = {client: bytes(len(text)) if of is None or client in of else text for client, text in shares.items()}
+    return put_shares(wrong, session)
+
+
 def test_wrong_shares_are_recognized_and_others_are_used() -> None:
     masks = sites(5)
     total = masked(masks)
     requests = total.unmask_requests()
     shares = {client: masks[client].reveal(requests[client]) for client in masks}
-    liar = shares[0]["unmask"]
-    liar["shares"] = [bytes(len(share)) for share in liar["shares"]]  # type: ignore[union-attr,arg-type]
+    shares[0] = lie(shares[0])
     for client in (0, 1, 2):
         assert total.take_shares(client, shares[client]) is None
     assert total.total() is None  # a majority, and one of them lies
@@ -155,12 +161,18 @@ def test_wrong_shares_are_recognized_and_others_are_used() -> None:
     assert np.array_equal(to_vector(found)[1], sum(to_vector(sums(client + 1))[1] for client in masks))
 
 
-def test_one_liar_among_many_does_not_keep_the_others_from_unmasking() -> None:
-    seed, many = bytes(range(16)), 20
-    shares = dict(enumerate(split_seed(seed, many)))
-    for liar in (0, 10, 19):
-        wrong = {**shares, liar: bytes(16)}
-        assert combine_shares(wrong, many, commit(seed)) == seed
+@pytest.mark.parametrize("liars", [{0}, {5}, {0, 6}, {0, 3, 6, 9}, set(range(5))])
+def test_liars_among_many_do_not_keep_the_others_from_unmasking(liars: set[int]) -> None:
+    """Any majority has one of them, if they lie far apart: a search for one without them would take hours."""
+    masks = sites(12)
+    total = masked(masks)
+    requests = total.unmask_requests()
+    for client in masks:
+        shares = masks[client].reveal(requests[client])
+        total.take_shares(client, lie(shares) if client in liars else shares)
+    found = total.total()
+    assert found is not None
+    assert np.array_equal(to_vector(found)[1], sum(to_vector(sums(client + 1))[1] for client in masks))
 
 
 WRONG_SHARES = {
@@ -169,25 +181,58 @@ WRONG_SHARES = {
 }
 
 
-@pytest.mark.parametrize("how", WRONG_SHARES)
-def test_a_site_that_deals_wrong_shares_is_named(how: str) -> None:
-    masks, dealer = sites(4), 2
+Reveal = Callable[[int, RecordDict], RecordDict | str]  # client, what it honestly reveals -> what arrives
+
+
+def honest(_: int, revealed: RecordDict) -> RecordDict | str:
+    return revealed
+
+
+def sum_of(count: int, how: str = "", dealer: int | None = None, reveal: Reveal = honest) -> SumResult:
+    """A sum over sites, of which one may deal wrong shares and others may reveal wrong ones."""
+    masks = sites(count)
 
     def send(kind: str, requests: Mapping[int, RecordDict]) -> Iterator[tuple[int, RecordDict | str]]:
         for client, request in requests.items():
             if kind == "query.unmask":
-                yield client, masks[client].reveal(request)
+                yield client, reveal(client, masks[client].reveal(request))
                 continue
             session = get_session(request)
             assert session is not None
             reply = masks[client].mask(sums(), session, "train 1")
-            wrong = WRONG_SHARES[how](MaskedSums.decode(reply, 4)).encode()
-            yield client, wrong if client == dealer else reply
+            yield client, WRONG_SHARES[how](MaskedSums.decode(reply, count)).encode() if client == dealer else reply
 
     peers = [Peer(client, own.public, own.signature) for client, own in masks.items()]
-    found = secure_sum("train", {client: RecordDict() for client in masks}, peers, send)
-    assert (found.content, found.suspects) == (None, (dealer,))
+    return secure_sum("train", {client: RecordDict() for client in masks}, peers, send)
+
+
+@pytest.mark.parametrize("how", WRONG_SHARES)
+def test_a_site_that_deals_wrong_shares_is_named(how: str) -> None:
+    found = sum_of(4, how, dealer=2)
+    assert (found.content, found.suspects) == (None, (2,))
     assert found.problem == "the shares of masks of site 2 are wrong"
+
+
+def test_it_is_named_while_another_is_silent_if_its_own_shares_prove_it() -> None:
+    found = sum_of(4, "of another seed", 2, lambda client, revealed: "it is gone" if client == 3 else revealed)
+    assert (found.content, found.suspects) == (None, (2,))
+
+
+@pytest.mark.parametrize("of", [[2], [2, 4], range(5)])
+def test_two_who_reveal_wrong_shares_while_a_third_is_silent_have_no_honest_site_named(of: Collection[int]) -> None:
+    """They can keep the sum from being unmasked: two of the four shares that arrive are right, and three must be."""
+
+    def reveal(client: int, revealed: RecordDict) -> RecordDict | str:
+        return "it is gone" if client == 3 else lie(revealed, of) if client < 2 else revealed
+
+    found = sum_of(5, reveal=reveal)
+    assert (found.content, found.suspects) == (None, ())
+    assert found.problem == "a site's shares of masks are wrong, and it is not known whose"
+
+
+def test_where_nobody_is_silent_two_of_five_who_reveal_wrong_shares_change_nothing() -> None:
+    found = sum_of(5, reveal=lambda client, revealed: lie(revealed) if client < 2 else revealed)
+    assert (found.arrived, found.problem) == ([0, 1, 2, 3, 4], "")
 
 
 def test_a_sum_that_a_site_did_not_mask_as_it_should_is_refused() -> None:
@@ -218,6 +263,7 @@ WRONG_MESSAGES: dict[str, tuple[Any, str]] = {
     "plain": (lambda content: sums(), "it is not masked"),
     "no shares": (lambda content: RecordDict({k: v for k, v in content.items() if k != "masked"}), "no shares of its"),
     "few shares": (lambda content: _changed(content, shares=[b"x"]), "no shares for 3 sites"),
+    "marks of another length": (lambda content: _changed(content, marks=[b"x"] * 3), "no shares for 3 sites"),
     "numbers for shares": (lambda content: _changed(content, shares=[1, 2, 3]), "no shares for 3 sites"),
     "no list": (lambda content: _changed(content, commitments="x"), "it has no list of commitments"),
     "floats": (lambda content: _array(content, np.zeros(3)), "its masked sums are no integers"),
@@ -365,6 +411,40 @@ def test_the_memory_does_not_grow_with_the_keys_of_old_sessions() -> None:
     for index in range(7):
         masked(masks, f"train {index}")
     assert (len(masks[0]._memory.used), len(masks[0]._memory.keys)) == (7, 4)
+
+
+def test_the_memory_does_not_grow_with_the_rounds_and_those_long_over_are_refused(tmp_path: Path) -> None:
+    """What is forgotten is refused, so that masks are not used twice, and no round is unmasked for other sites."""
+    masks = sites(folder=tmp_path)
+    first = masked(masks)
+    masks[0].reveal(reveal_request(first, [0, 1, 2]))
+    sizes = []
+    for index in range(2, 301):
+        masks[0].mask(sums(), session_of(masks), f"train {index}")
+        sizes.append((tmp_path / "0" / "memory.json").stat().st_size)
+        masks[0].reveal(put_shares({0: b"", 1: b""}, bytes.fromhex(masks[0]._memory.newest), [0, 1]))
+    assert sizes[0] < sizes[50] < sizes[-1] < 40_000
+    assert len(set(sizes[220:])) == 1
+    masks[0] = SiteMasks(0, tmp_path / "0")
+    for session in (first.session, session_of(masks)):
+        with pytest.raises(UserError, match="asks for train 1, and rounds before 200 are long over"):
+            masks[0].mask(sums(99), session, "train 1")
+    with pytest.raises(UserError, match="that this site took no part in"):
+        masks[0].reveal(reveal_request(first, [0, 1]))
+    masks[0].mask(sums(), session_of(masks), "train 200")  # of the checkpoint that a coordinator went back to
+    masks[0].mask(sums(), session_of(masks), "train 301")
+    with pytest.raises(UserError, match="of other sites than before for train 1"):
+        masks[0].reveal(put_shares({}, bytes.fromhex(masks[0]._memory.newest), [0, 2]), same_sites=True)
+
+
+def test_a_sum_is_not_asked_for_again_and_again() -> None:
+    """A coordinator that was killed asks again; one that does so without end would fill the site's memory."""
+    masks = sites()
+    for _ in range(100):
+        masks[0].mask(sums(), session_of(masks), "train 1")
+    with pytest.raises(UserError, match="asks for train 1 again and again"):
+        masks[0].mask(sums(), session_of(masks), "train 1")
+    masks[0].mask(sums(), session_of(masks), "train 2")
 
 
 # --- who takes part ---

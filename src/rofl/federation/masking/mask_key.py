@@ -42,7 +42,7 @@ class MaskKey:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         try:
-            return cls(X25519PrivateKey.from_private_bytes(read_regular(path, 10 * KEY_BYTES)))
+            return cls(X25519PrivateKey.from_private_bytes(read_regular(path, 10 * KEY_BYTES, follow=False)))
         except (OSError, ValueError) as error:
             raise UserError(f"The key for masks in {path} is damaged.", "another --out") from error
 

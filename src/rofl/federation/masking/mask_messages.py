@@ -13,11 +13,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from rofl.core.fixed_point import NUMBER_BITS
 from rofl.federation.masking.mask_stream import Vector
 from rofl.federation.masking.peers import MaskSession, Peer
+from rofl.federation.masking.seed_shares import MARK_BYTES
 from rofl.federation.protocol import get_sums, is_int
 
 _STEP = 1 << NUMBER_BITS
 _EXACT = 1 << 53  # beyond this a float64 is not every integer
 _SESSION, _MASKED, _VECTOR = "masks", "masked", "masked"
+_DEALT = ("commitments", "shares", "marks")  # what a message has of each site of its session
 _PEER = ("key", "signature", "certificate")  # what a session says of each site beside its number
 
 
@@ -46,19 +48,22 @@ class MaskedSums:
         commitments: A hash of each seed of the site's masks, in the order of the session's sites; the site's own at
             its own place.
         shares: For each site of the session, encrypted for it: a share of each of these seeds.
+        marks: For each site of the session: `mark` of each of its shares, in the order of these seeds.
     """
 
     form: SumsForm
     vector: Vector
     commitments: tuple[bytes, ...]
     shares: tuple[bytes, ...]
+    marks: tuple[bytes, ...]
 
     def encode(self) -> RecordDict:
         """Return it as a message."""
         content = RecordDict({"arrays": ArrayRecord({_VECTOR: Array(self.vector)})})
         content["layout"] = ConfigRecord({"groups": self.form.groups, "tensors": self.form.tensors})
         masked = ConfigRecord({"numbers": list(self.form.numbers)})
-        masked["commitments"], masked["shares"] = list(self.commitments), list(self.shares)
+        for name in _DEALT:
+            masked[name] = list(getattr(self, name))
         content[_MASKED] = masked
         return content
 
@@ -70,8 +75,8 @@ class MaskedSums:
             raise ValueError("it is not masked")
         if not isinstance(masked, ConfigRecord):
             raise ValueError("it has no shares of its masks")
-        commitments, shares = _texts(masked, "commitments"), _texts(masked, "shares")
-        if len(commitments) != sites or len(shares) != sites:
+        commitments, shares, marks = (_texts(masked, name) for name in _DEALT)
+        if {len(commitments), len(shares), len(marks), *(len(each) / MARK_BYTES for each in marks)} != {sites}:
             raise ValueError(f"it has no shares for {sites} sites")
         try:
             vector = np.array(arrays[_VECTOR].numpy())
@@ -81,7 +86,7 @@ class MaskedSums:
             raise ValueError("its masked sums are no integers")
         numbers = tuple(str(name) for name in _list(masked, "numbers"))
         form = SumsForm(str(layout.get("groups")), str(layout.get("tensors")), numbers)
-        return cls(form, vector, tuple(commitments), tuple(shares))
+        return cls(form, vector, tuple(commitments), tuple(shares), tuple(marks))
 
 
 def to_vector(content: RecordDict) -> tuple[SumsForm, Vector]:

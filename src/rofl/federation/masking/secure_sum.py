@@ -62,7 +62,9 @@ def secure_sum(kind: str, requests: Mapping[int, RecordDict], peers: Sequence[Pe
         if content is not None:
             return SumResult(content, total.arrived, total.problems)
     wrong = total.senders_of_wrong_shares()
-    problem = f"the shares of masks of {' and '.join(f'site {client}' for client in wrong)} are wrong" if wrong else ""
+    problem = "a site's shares of masks are wrong, and it is not known whose" if total.is_spoilt else ""
+    if wrong:
+        problem = f"the shares of masks of {' and '.join(f'site {client}' for client in wrong)} are wrong"
     faults = "; ".join(f"site {client}: {each}" for client, each in problems.items()) or "shares do not fit"
     return _without_sum(total, f"the sum cannot be unmasked: {problem or faults}", problem, tuple(wrong))
 

@@ -1,14 +1,13 @@
 """Shamir's shares of seeds: a majority of the sites can put a seed together, and fewer learn nothing about it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from itertools import combinations, islice
 
 from Crypto.Protocol.SecretSharing import Shamir
 
 from rofl.federation.masking.mask_key import SEED_BYTES
 
-_TRIES = 100  # further choices of shares to try, where somebody sent wrong ones
+MARK_BYTES = 16
 
 
 def majority(sites: int) -> int:
@@ -29,34 +28,31 @@ def split_seed(seed: bytes, sites: int) -> list[bytes]:
 
 
 def combine_shares(shares: Mapping[int, bytes], sites: int, commitment: bytes) -> bytes | None:
-    """Return the seed that shares are of, or None where it cannot be had from them.
+    """Return the seed that shares are of, or None where there are too few, or the seed is another one.
 
     Args:
-        shares: By the place of the site that sent each, counted from 0.
+        shares: By the place of the site that sent each, counted from 0; all have the mark that they were dealt with.
         sites: How many sites got shares.
-        commitment: `commit` of the seed; wrong shares are recognized by it, and others are tried.
+        commitment: `commit` of the seed.
     """
-    usable = {place: share for place, share in shares.items() if len(share) == SEED_BYTES}
-    if len(usable) < majority(sites):
+    if len(shares) < majority(sites):
         return None
-    for places in _choices(sorted(usable), majority(sites)):
-        seed: bytes = Shamir.combine([(place + 1, usable[place]) for place in places], ssss=False)
-        if commit(seed) == commitment:
-            return seed
-    return None
-
-
-def _choices(places: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Yield choices of so many places: first each run of neighbours, so that any one place is soon left out."""
-    around = [*places, *places[: size - 1]]
-    for start in range(len(places) if len(places) > size else 1):
-        yield tuple(sorted(around[start : start + size]))
-    yield from islice(combinations(places, size), _TRIES)
+    chosen = sorted(shares)[: majority(sites)]
+    seed: bytes = Shamir.combine([(place + 1, shares[place]) for place in chosen], ssss=False)
+    return seed if commit(seed) == commitment else None
 
 
 def commit(seed: bytes) -> bytes:
     """Return a hash of a seed; it reveals nothing about a random seed."""
     return sha256(b"rofl seed" + seed).digest()
+
+
+def mark(share: bytes) -> bytes:
+    """Return a hash of a share, by which a wrong one is recognized; it reveals nothing about a share, which is random.
+
+    Without it, wrong shares would have to be searched for among all choices of a majority, of which there are too many.
+    """
+    return sha256(b"rofl share" + share).digest()[:MARK_BYTES]
 
 
 def cut(text: bytes, pieces: int) -> list[bytes]:

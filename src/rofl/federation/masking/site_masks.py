@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -16,74 +15,13 @@ from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.federation.credentials import SiteCredentials, load_private_key
 from rofl.federation.masking.mask_key import MaskKey
+from rofl.federation.masking.mask_memory import MaskMemory
 from rofl.federation.masking.mask_messages import MaskedSums, SumsForm, get_shares, put_shares, to_vector
 from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, check_session, sign_key
-from rofl.federation.masking.seed_shares import commit, cut, join, majority, split_seed
+from rofl.federation.masking.seed_shares import commit, cut, join, majority, mark, split_seed
 
 AT_END = ("noise", "sure", "report")  # sums after the last round
-_SAME_LABELS = ("noise", "report")  # of these, tables that add up to the same counts of labels
-_OPEN = 4  # sessions that may still be unmasked
-
-
-@dataclass
-class _Memory:
-    """What a site must not forget: for which sums it has sent what.
-
-    Attributes:
-        used: The names of all sessions in which a message was made, the newest last; its message is kept, in case that
-            it was lost.
-        keys: The public keys of the sites of the last sessions, by the session's name and the site's number.
-        purposes: What each of these sessions is for, such as "train 7".
-        contexts: `MaskSession.context` of each of these sessions, in hexadecimal.
-        questions: What was asked in each of these sessions: a hash in hexadecimal.
-        revealed: For each purpose the sites whose sum was unmasked: no other set of sites will be.
-        answered: For each of these purposes what was asked: nothing else will be answered.
-    """
-
-    used: list[str] = field(default_factory=list)
-    keys: dict[str, dict[int, str]] = field(default_factory=dict)
-    purposes: dict[str, str] = field(default_factory=dict)
-    contexts: dict[str, str] = field(default_factory=dict)
-    questions: dict[str, str] = field(default_factory=dict)
-    revealed: dict[str, list[int]] = field(default_factory=dict)
-    answered: dict[str, str] = field(default_factory=dict)
-
-    def check(self) -> None:
-        """Raise a ValueError where a file brought something else than what `_save_memory` writes."""
-        lists = [self.used, *self.revealed.values()]
-        if not all(isinstance(each, list) for each in lists) or not all(isinstance(each, str) for each in self.used):
-            raise ValueError("its sessions cannot be read")
-        texts = [self.purposes, self.contexts, self.questions, self.answered]
-        if not all(isinstance(text, str) for each in texts for text in each.values()):
-            raise ValueError("its purposes cannot be read")
-        if any(set(self.keys) != set(each) for each in texts[:3]) or set(self.revealed) != set(self.answered):
-            raise ValueError("its purposes cannot be read")
-        for key in [*self.contexts.values(), *(key for keys in self.keys.values() for key in keys.values())]:
-            bytes.fromhex(key)
-
-    def begin(self, session: MaskSession, purpose: str) -> None:
-        """Note that a message was made, and forget the keys of sessions that are long over."""
-        name = session.name.hex()
-        self.used.append(name)
-        self.keys[name] = {peer.client: peer.key.hex() for peer in session.peers}
-        self.purposes[name], self.questions[name] = purpose, session.question.hex()
-        self.contexts[name] = session.context(purpose).hex()
-        for old in list(self.keys)[:-_OPEN]:
-            del self.keys[old], self.purposes[old], self.questions[old], self.contexts[old]
-
-    def check_question(self, purpose: str, question: str) -> None:
-        """Refuse a question other than the one that was answered for the same purpose."""
-        if self.answered.get(purpose, question) != question:
-            raise UserError(f"The coordinator asks for another sum for {purpose}, with another model than before.")
-
-    def check_sites(self, purpose: str, sites: list[int], same_sites: bool) -> None:
-        """Refuse a sum over other sites than an earlier one with which it could be compared."""
-        for other, before in self.revealed.items():
-            comparable = same_sites or other == purpose or {other, purpose} == {*_SAME_LABELS}
-            if comparable and before != sites:
-                problem = f"The coordinator asks for another sum for {purpose}, of other sites than before"
-                raise UserError(f"{problem}." if other == purpose else f"{problem} for {other}.")
 
 
 class SiteMasks:
@@ -122,6 +60,7 @@ class SiteMasks:
     def check(self, session: MaskSession, purpose: str) -> None:
         """Refuse to take part in a sum before anything is computed for it; see `mask`."""
         check_session(session, self.client, self.public, self._ca)
+        self._memory.check_purpose(purpose)
         self._memory.check_question(purpose, session.question.hex())
 
     def mask(self, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
@@ -139,10 +78,9 @@ class SiteMasks:
                 purpose and another question was unmasked already.
             ValueError: If the sums cannot be masked.
         """
-        used = self._memory.used
-        if self._reply is not None and used[-1:] == [session.name.hex()]:
+        if self._reply is not None and self._memory.newest == session.name.hex():
             return self._reply.encode()
-        if session.name.hex() in used:
+        if session.name.hex() in self._memory.used:
             raise UserError("The coordinator uses the masks of a sum again.")
         self.check(session, purpose)
         form, vector = to_vector(content)
@@ -150,11 +88,12 @@ class SiteMasks:
         seeds = [self._seed(peer, context) for peer in session.peers]
         for client, seed in zip(session.clients, seeds, strict=True):
             add_mask(vector, seed, 1 if self.client <= client else -1)
-        shares = zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True)  # by the site that gets them
+        shares = list(zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True))  # by the site that gets them
         encrypted = [
             self._key.encrypt(peer.key, context, join(each)) for peer, each in zip(session.peers, shares, strict=True)
         ]
-        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted))
+        marks = tuple(join(map(mark, each)) for each in shares)
+        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted), marks)
         self._memory.begin(session, purpose)
         self._save_reply()  # first, so that a message that the memory knows is always there
         self._save_memory()  # before it leaves
@@ -184,12 +123,12 @@ class SiteMasks:
         if self.client not in arrived:
             raise UserError("The coordinator asks for masks of a sum that this site is left out of.")
         memory, name = self._memory, session.hex()
-        purpose, context = memory.purposes[name], bytes.fromhex(memory.contexts[name])
+        purpose, context = memory.used[name], bytes.fromhex(memory.contexts[name])
         memory.check_question(purpose, memory.questions[name])
         memory.check_sites(purpose, arrived, same_sites)
         opened = {client: self._open(encrypted.get(client, b""), client, context, keys) for client in arrived}
         if purpose not in memory.revealed:
-            memory.revealed[purpose], memory.answered[purpose] = arrived, memory.questions[name]
+            memory.reveal(name, arrived)
             self._save_memory()  # before it leaves
         places = sorted(keys)
         wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
@@ -202,8 +141,8 @@ class SiteMasks:
     def forget(self) -> None:
         """Delete key and memory, once the run is over: what was recorded on the way can then never be unmasked."""
         if self._folder is not None:
-            for path in self._folder.glob("*"):
-                path.unlink()
+            for name in ("key", "memory.json", "reply.safetensors"):
+                (self._folder / name).unlink(missing_ok=True)
 
     def _seed(self, peer: Peer, context: bytes) -> bytes:
         return self._key.own_seed(context) if peer.client == self.client else self._key.pair_seed(peer.key, context)
@@ -215,21 +154,21 @@ class SiteMasks:
         except (InvalidTag, ValueError):
             return None
 
-    def _load(self) -> _Memory:
+    def _load(self) -> MaskMemory:
         if self._folder is None or not (self._folder / "memory.json").is_file():
-            return _Memory()
+            return MaskMemory()
         try:
-            facts = parse_json(read_regular(self._folder / "memory.json").decode())
+            facts = parse_json(read_regular(self._folder / "memory.json", follow=False).decode())
             facts["keys"] = {
                 name: {int(client): key for client, key in keys.items()} for name, keys in facts["keys"].items()
             }
-            memory = _Memory(**facts)
-            groups, reply = deserialize(read_regular(self._folder / "reply.safetensors"))
-            if memory.used[-1:] == [reply["session"]]:
-                form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
-                lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares")]
-                self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), lists[0], lists[1])
+            memory = MaskMemory(**facts)
+            groups, reply = deserialize(read_regular(self._folder / "reply.safetensors", follow=False))
             memory.check()
+            if memory.newest == reply["session"]:
+                form = SumsForm(reply["group names"], reply["tensors"], tuple(reply["numbers"]))
+                lists = [tuple(map(bytes.fromhex, reply[name])) for name in ("commitments", "shares", "marks")]
+                self._reply = MaskedSums(form, groups["masked"]["vector"].numpy(), *lists)
             return memory
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise UserError(f"A file in {self._folder} is damaged ({error}).", "another --out") from error
@@ -239,10 +178,10 @@ class SiteMasks:
             return
         form = self._reply.form
         facts = {"group names": form.groups, "tensors": form.tensors, "numbers": form.numbers}
-        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares}
+        shares = {"commitments": self._reply.commitments, "shares": self._reply.shares, "marks": self._reply.marks}
         facts |= {name: [each.hex() for each in texts] for name, texts in shares.items()}
         vector = {"vector": torch.from_numpy(self._reply.vector)}
-        raw = serialize({"masked": vector}, {"session": self._memory.used[-1], **facts})
+        raw = serialize({"masked": vector}, {"session": self._memory.newest, **facts})
         atomic.atomic_write(self._folder / "reply.safetensors", raw, 0o600)
 
     def _save_memory(self) -> None:

@@ -11,7 +11,7 @@ from flwr.app import RecordDict
 from rofl.federation.masking.mask_messages import MaskedSums, from_vector, get_shares, put_shares
 from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import NAME_BYTES, MaskSession, Peer
-from rofl.federation.masking.seed_shares import combine_shares, cut
+from rofl.federation.masking.seed_shares import MARK_BYTES, combine_shares, cut, mark
 
 
 def new_session(peers: Sequence[Peer]) -> MaskSession:
@@ -32,7 +32,7 @@ class MaskedTotal:
     session: MaskSession
     sums: dict[int, MaskedSums] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
-    _shares: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)  # from -> of -> of each lost seed
+    _shares: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)  # from -> of -> of each seed, "" if wrong
     _seeds: dict[tuple[int, int], bytes] = field(default_factory=dict)  # what was put together: of, shared with
 
     def take_replies(self, replies: Mapping[int, RecordDict | str]) -> None:
@@ -78,16 +78,14 @@ class MaskedTotal:
         }
 
     def take_shares(self, client: int, reply: RecordDict | str) -> str | None:
-        """Take in a site's shares; return why they cannot be used, or None where they can."""
-        lost = len(self.session.peers) - len(self.sums)
+        """Take in a site's shares, those that are as they were dealt; return why there are none, or None."""
         try:
             if isinstance(reply, str):
                 raise ValueError(reply)
             shares, session, _ = get_shares(reply)
             if session != self.session.name or sorted(shares) != self.arrived:
                 raise ValueError("it has shares of another sum")
-            none = [b""] * (1 + lost)  # of a sender whose shares this site could not read
-            self._shares[client] = {sender: cut(text, 1 + lost) if text else none for sender, text in shares.items()}
+            self._shares[client] = {sender: self._right(client, sender, text) for sender, text in shares.items()}
         except ValueError as error:
             return str(error)
         return None
@@ -100,16 +98,15 @@ class MaskedTotal:
         """
         if len(self._shares) < self.session.threshold:
             return None
-        places = {client: number for number, client in enumerate(self.session.clients)}
-        missing = [client for client in self.session.clients if client not in self.sums]
+        places = self._places
         for sender, each in self.sums.items():
-            for number, other in enumerate([sender, *missing]):
+            for number, other in enumerate(self._seeds_of(sender)):
                 if (sender, other) not in self._seeds:
-                    shares = {places[client]: found[sender][number] for client, found in self._shares.items()}
+                    shares = self._found(sender, number)
                     seed = combine_shares(shares, len(places), each.commitments[places[other]])
                     if seed is not None:
                         self._seeds[sender, other] = seed
-        if len(self._seeds) < len(self.sums) * (1 + len(missing)):
+        if len(self._seeds) < sum(len(self._seeds_of(sender)) for sender in self.sums):
             return None
         forms = next(iter(self.sums.values())).form
         total = np.zeros(len(next(iter(self.sums.values())).vector), dtype=np.int64)
@@ -119,13 +116,47 @@ class MaskedTotal:
             add_mask(total, seed, -1 if sender <= other else 1)
         return from_vector(forms, total)
 
-    def senders_of_wrong_shares(self) -> list[int]:
-        """Return the sites whose seeds cannot be put together, although there are more shares of them than needed.
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether so many sites sent shares that there must be a sum, unless somebody's are wrong."""
+        return len(self._shares) >= self.session.threshold
 
-        A site that reveals wrong shares cannot cause that: the others' are enough. So it is the site that dealt them.
+    def senders_of_wrong_shares(self) -> list[int]:
+        """Return the sites that dealt wrong shares, where that is known.
+
+        It is where a majority of the shares are as a site dealt them, and do not give the seed that it committed
+        itself to; and where all sites answered: half of them would have to lie to make an honest site look like that.
+        While a site is silent, fewer would do, and nobody is named.
         """
-        if len(self._shares) <= self.session.threshold:
-            return []
-        missing = [client for client in self.session.clients if client not in self.sums]
-        seeds = {sender: [(sender, other) for other in [sender, *missing]] for sender in self.sums}
-        return [sender for sender, pairs in seeds.items() if any(pair not in self._seeds for pair in pairs)]
+        fewest = 0 if len(self._shares) == len(self.session.peers) else self.session.threshold
+        lost = [
+            (sender, number)
+            for sender in self.sums
+            for number, other in enumerate(self._seeds_of(sender))
+            if (sender, other) not in self._seeds
+        ]
+        return sorted({sender for sender, number in lost if len(self._found(sender, number)) >= fewest})
+
+    @property
+    def _places(self) -> dict[int, int]:
+        return {client: number for number, client in enumerate(self.session.clients)}
+
+    def _seeds_of(self, sender: int) -> list[int]:
+        """Return with whom a site shares the seeds of masks that do not cancel; itself stands for its own mask."""
+        return [sender, *(client for client in self.session.clients if client not in self.sums)]
+
+    def _right(self, client: int, sender: int, text: bytes) -> list[bytes]:
+        """Return the shares of a sender's seeds that a site revealed; an empty text in the place of a wrong one."""
+        places, wanted = self._places, self._seeds_of(sender)
+        if not text:  # this site could not read what the sender dealt
+            return [b""] * len(wanted)
+        marks = self.sums[sender].marks[places[client]]
+        marks_of = [marks[MARK_BYTES * places[other] :][:MARK_BYTES] for other in wanted]
+        shares = cut(text, len(wanted))
+        return [share if mark(share) == each else b"" for share, each in zip(shares, marks_of, strict=True)]
+
+    def _found(self, sender: int, number: int) -> dict[int, bytes]:
+        """Return the right shares of one of a sender's seeds, by the place of the site that revealed each."""
+        places = self._places
+        found = {places[client]: each[sender][number] for client, each in self._shares.items()}
+        return {place: share for place, share in found.items() if share}

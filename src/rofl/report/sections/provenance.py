@@ -6,6 +6,7 @@ from datetime import datetime
 
 from rofl.report.environment import Section, render
 from rofl.report.finished_runs import FinishedRun
+from rofl.training.run_files import read_text
 
 
 def guard_warnings(runs: Sequence[FinishedRun]) -> Section:
@@ -48,4 +49,4 @@ def _provenance(run: FinishedRun) -> Provenance:
         entries["Rounds"] = summary.stopped
     if summary.dropped:
         entries["Clients dropped"] = str(summary.dropped)
-    return Provenance(path.name, entries, (path / "config.toml").read_text())
+    return Provenance(path.name, entries, read_text(path / "config.toml") or "")
