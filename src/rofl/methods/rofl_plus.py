@@ -1,7 +1,7 @@
 """rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
 
-docs/decisions/0015-labels-by-bayes-rule.md and 0017-skewed-clients.md have the reasons and the measurements. The
-memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes
+docs/decisions/0015-labels-by-bayes-rule.md, 0017-skewed-clients.md and 0018-who-judges.md have the reasons and the
+measurements. The memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes
 beyond the paper follow from sums over clients.
 """
 
@@ -116,14 +116,15 @@ class RoflPlus(Rofl):
 
     The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
     Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
-    global model without the client's own part in it; how far this model is believed, and how labels are wrong, is
-    fitted to the given labels in every round from sums over clients. Corrected labels are sharpened where the model
-    is nearly always right, so that it does not learn what is left of wrong ones. Where clients learn labels by heart,
-    a memory of each sample's predictions resists. A client with classes of its own judges its samples by their
-    similarity to the class-wise centroids, too, and trains with logits that are shifted by how frequent its classes
-    are. Towards the end the server takes shorter steps, which averages over rounds.
+    global model without the client's own part in it: by its classifier, by the similarity of its features to the
+    class-wise centroids, or by both, whichever explains the given labels of all clients best. How far the judge is
+    believed, and how labels are wrong, is fitted to the given labels in every round from sums over clients. Corrected
+    labels are sharpened where the judge is nearly always right, so that the model does not learn what is left of
+    wrong ones. Where clients learn labels by heart, a memory of each sample's predictions resists. A client with
+    classes of its own always judges by the centroids, too, and trains with logits that are shifted by how frequent
+    its classes are. Towards the end the server takes shorter steps, which averages over rounds.
 
-    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the history of its samples'
+    With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the histories of its samples'
     predictions, and its own weights of the last round. None of these leave the client.
     """
 
@@ -175,12 +176,15 @@ class RoflPlus(Rofl):
         skewed = class_skew(data.class_counts(), noise_model.prior) > _SKEWED
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
         history = self._history(noise_model, server_state, client_state, (logits, features), data, ctx)
-        aux = self._evidence(noise_model, history, logits, data)
-        given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
-        posterior = given  # (n, K)
+        aux = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
+        aux["fit/labels"] = data.class_counts().to(logits.dtype)
+        posterior = given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
         if _HISTORY in history:
-            weight = min(noise_model.classifier_weight, 0.5 if skewed else 1.0)
-            posterior = noise_model.posterior(_mix(history, weight), data.labels)
+            judged = _mix(history, min(noise_model.classifier_weight, 0.5 if skewed else 1.0))  # (n, K)
+            posterior = noise_model.posterior(judged, data.labels)
+            aux |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], judged, data.labels)
+            aux["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
+            aux["fit/agreement"][1] = len(data)
         targets = self._targets(noise_model, given, posterior)  # (n, K)
         if ctx.index >= _FIRST_CENTROIDS:
             aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
@@ -288,24 +292,6 @@ class RoflPlus(Rofl):
             shifted = (log_probs + shift).log_softmax(dim=1)  # (n, K)
             state[name] = torch.lerp(shifted, client_state.get(name, shifted), _HISTORY_MOMENTUM)
         return state
-
-    def _evidence(self, noise_model: NoiseModel, history: Tensors, logits: Tensor, data: ClientDataset) -> Tensors:
-        """Return what the client sends about the noise, as sums over its samples.
-
-        Args:
-            noise_model: of the last round.
-            history: what `_history` returned.
-            logits: (n, K) by the judging model in this round.
-            data: the client's samples.
-        """
-        sums = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
-        sums["fit/labels"] = data.class_counts().to(logits.dtype)
-        if _HISTORY not in history:
-            return sums
-        sums |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], data.labels)
-        sums["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
-        sums["fit/agreement"][1] = len(data)
-        return sums
 
     def _centroid_sums(
         self, server_state: ServerState, features: Tensor, posterior: Tensor, data: ClientDataset
