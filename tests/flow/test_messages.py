@@ -81,6 +81,9 @@ SLIPS = {
     "serve --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/server",
     "serve --credentials keys/sites/north": "keys/sites/north has a site's credentials, not the coordinator's. Try: ",
     "serve --credentials run": "run has no credentials. Try: --credentials DIR, the folder server of rofl serve --init",
+    "serve --init file --site north": "file is a file, not a folder. Try: another --init",
+    "join --server localhost --insecure --data numbers.csv": "localhost is not an address with a port. Try: --server ",
+    "join --server localhost:99999 --insecure --data numbers.csv": "localhost:99999 is not an address with a port. Try",
     "join --server a:1 --credentials file": "There is no folder file of credentials. Try: --credentials DIR",
     "join --server a:1 --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/",
     "join --server a:1 --credentials keys/server": "keys/server has the coordinator's credentials, not a site's. Try: ",
@@ -92,6 +95,12 @@ def test_a_slip_is_one_sentence(command: str, folder: Path) -> None:
     words = command.split()
     few = [*FEW, "--workers", "0"] if words[0] == "run" and "--data" not in words else []
     assert the_error(rofl(*words, *few, cwd=folder)).replace(f"{folder}/", "").startswith(SLIPS[command])
+
+
+def test_a_federation_of_no_site_is_refused(folder: Path) -> None:
+    done = rofl("serve", "--preset", "digits", "--clients", "0", "--insecure", cwd=folder)
+    assert done.returncode == 2
+    assert "0 is not in the range x>=1" in done.stderr
 
 
 @pytest.mark.parametrize("labels", ["", "--labels nowhere.csv"])
