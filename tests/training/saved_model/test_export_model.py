@@ -4,6 +4,7 @@ import importlib.util
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import nn
 import rofl
 from rofl.data.sources.digits import load_digits
 from rofl.errors import UserError
+from rofl.training.notebook import run_html
 from rofl.training.run_dir import RunDir
 from rofl.training.saved_model import traced_export
 from rofl.training.saved_model.model_card import model_card
@@ -157,6 +159,22 @@ def test_the_card_has_the_figures_of_the_run(finished: Path) -> None:
     assert "site 2" not in card  # names of clients are told on request only
     assert "| site 2 | " in model_card(folder, record, name_sites=True)
     assert metrics.accuracy == pytest.approx(summary.model_accuracy)
+
+
+@pytest.mark.parametrize(("left", "words"), [(0.1, "30.0 %"), (0.6, "not known")])
+def test_card_and_notebook_give_no_number_of_an_unsure_model(
+    finished: Path, tmp_path: Path, left: float, words: str
+) -> None:
+    folder = RunDir(shutil.copytree(finished / "images", tmp_path / "run"))
+    summary, record = folder.read_summary(), folder.model.read_record()
+    assert summary.estimated is not None
+    assert record is not None
+    estimated = replace(summary.estimated, ratio=0.2, expected_ratio=0.3, expected_unflagged=left)
+    folder.write_summary(summary.model_copy(update={"estimated": estimated}))
+    assert f"labels expected to be wrong, by the scores: {words}" in model_card(folder, record)
+    shown = run_html(folder.read_summary(), [], "run")
+    assert words in shown
+    assert ("30.0 %" in shown) == (words == "30.0 %")
 
 
 def test_names_cannot_spoil_the_card(finished: Path) -> None:
