@@ -318,6 +318,9 @@ def test_a_damaged_zip_is_one_sentence(kind: int, judged: Judged, tmp_path: Path
         path.write_bytes(damaged)
         with pytest.raises(UserError):
             judged.read(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match=r"is not a file of CVAT .*not a zip file"):
+        judged.read(path)
 
 
 def test_a_zip_that_declares_too_much_is_not_unpacked(

@@ -173,7 +173,9 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
         own_rows = [row for row in rows if name in ("all", row.client)]
         count = sum(row.flagged for row in own_rows)
         assert (samples, flagged, share) == (str(len(own_rows)), str(count), f"{100 * count / len(own_rows):.1f} %")
-        assert float(expected) == pytest.approx(sum(row.score for row in own_rows), abs=0.51)
+        unsure = 3 * sum(row.score for row in own_rows if not row.flagged) >= len(own_rows) - count
+        assert (expected == "unsure") == unsure
+        assert unsure or float(expected) == pytest.approx(sum(row.score for row in own_rows), abs=0.51)
         assert interval == (interval_text(bounds[name]) if name != "all" else "")
     shares = [float(share.rstrip(" %")) for *_, share, _, _ in clients[:-1]]
     left = sum(row.score for row in rows if not row.flagged)

@@ -72,6 +72,7 @@ SLIPS = {
     "audit run --decisions nowhere.csv": "There is no file nowhere.csv. Try: the page's CSV, or what Label Studio ",
     "audit run --decisions keys": "keys is not a folder that a labelling tool exported. Try: the page's CSV, or what ",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
+    "watch run --token-file keys": "keys is no file, and is to hold a token. Try: another --token-file",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
     "data check numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
@@ -80,6 +81,9 @@ SLIPS = {
     "serve --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/server",
     "serve --credentials keys/sites/north": "keys/sites/north has a site's credentials, not the coordinator's. Try: ",
     "serve --credentials run": "run has no credentials. Try: --credentials DIR, the folder server of rofl serve --init",
+    "serve --init file --site north": "file is a file, not a folder. Try: another --init",
+    "join --server localhost --insecure --data numbers.csv": "localhost is not an address with a port. Try: --server ",
+    "join --server localhost:99999 --insecure --data numbers.csv": "localhost:99999 is not an address with a port. Try",
     "join --server a:1 --credentials file": "There is no folder file of credentials. Try: --credentials DIR",
     "join --server a:1 --credentials keys": "keys holds the credentials of all parties. Try: --credentials keys/",
     "join --server a:1 --credentials keys/server": "keys/server has the coordinator's credentials, not a site's. Try: ",
@@ -93,10 +97,24 @@ def test_a_slip_is_one_sentence(command: str, folder: Path) -> None:
     assert the_error(rofl(*words, *few, cwd=folder)).replace(f"{folder}/", "").startswith(SLIPS[command])
 
 
+def test_a_federation_of_no_site_is_refused(folder: Path) -> None:
+    done = rofl("serve", "--preset", "digits", "--clients", "0", "--insecure", cwd=folder)
+    assert done.returncode == 2
+    assert "0 is not in the range x>=1" in done.stderr
+
+
 @pytest.mark.parametrize("labels", ["", "--labels nowhere.csv"])
 def test_what_can_be_refused_is_refused_before_images_are_decoded(labels: str, folder: Path) -> None:
     done = rofl("run", "--data", "photos", *labels.split(), "--out", "new" if labels else "run", cwd=folder)
     assert done.stderr == f"error: {the_error(done)}\n"
+
+
+@pytest.mark.parametrize("command", ["predict run photos", "evaluate run", "report run"])
+def test_a_file_that_cannot_be_written_is_told_before_the_work(command: str, folder: Path) -> None:
+    for out, problem in (("keys", "a folder"), ("file/x", "file is a file, not a folder")):
+        done = rofl(*command.split(), "--out", out, cwd=folder)
+        assert problem in the_error(done) or (out == "keys" and "already exists" in the_error(done))
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1)
 
 
 def test_a_read_only_folder_is_told_before_images_are_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,17 @@ def test_cards_are_reached_by_tab_and_the_focus_is_seen(opened, path):
         assert seen.focused == 1
 
 
+@pytest.mark.parametrize("window", WINDOWS)
+def test_the_tray_never_covers_the_filters(opened, path, window):
+    with visit(opened, path, **WINDOWS[window]) as seen:
+        filters, tray = seen.page.locator(".filters"), seen.page.locator(".tray")
+        end, height = filters.evaluate("box => [scrollY + box.getBoundingClientRect().bottom, innerHeight]")
+        for below in (400, 120, 40, 0, -40):  # pixels from the end of the filters to the window's lower edge
+            seen.page.evaluate(f"scrollTo(0, {end + below - height})")
+            box = filters.bounding_box()
+            assert tray.bounding_box()["y"] >= box["y"] + box["height"]
+
+
 def test_a_focused_card_is_not_behind_the_tray(opened, path):
     with visit(opened, path, **PHONE) as seen:
         seen.card(0).focus()

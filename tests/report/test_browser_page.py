@@ -243,6 +243,9 @@ def test_the_baseline_stands_beside(opened, runs, tmp_path):
         }.items():
             found = seen.page.locator(f"#{chart} .xtitle, #{chart} .ytitle").all_text_contents()
             assert sorted(found) == sorted(titles)
+        for chart in ("reliability", "scores"):
+            ticks = seen.page.locator(f"#{chart} .xtick text").all_text_contents()
+            assert ticks == ["20 %", "40 %", "60 %", "80 %", "100 %"]
 
 
 def test_near_duplicates_and_outliers_are_issues_of_their_own(opened, cards, made):

@@ -15,9 +15,11 @@ from rofl.audit.noise_estimation import interval_text
 from rofl.audit.suspect_list import read_suspects
 from rofl.data.federated import load_federated
 from rofl.report import formatting
+from rofl.report.audience import ClientNoise
 from rofl.report.charts import plotly_source
 from rofl.report.finished_runs import Group, group_runs, read_run, read_runs
 from rofl.report.sections.accuracy_chart import accuracy_chart
+from rofl.report.sections.noise_heatmap import client_table
 from rofl.training.run_dir import RunDir
 from tests.report.reading import Page
 from tests.report.synthetic import data_of, make
@@ -121,19 +123,29 @@ def test_plotly_is_inlined_once_and_draws_every_run(page, runs):
     assert lines == expected
 
 
+def expected(suspects):
+    """How many labels are wrong by their scores; not known where those that are not flagged have a third on average."""
+    left = [float(row["score"]) for row in suspects if row["flagged"] == "no"]
+    return "not known" if 3 * sum(left) >= len(left) > 0 else f"{sum(float(row['score']) for row in suspects):.0f}"
+
+
 def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
     table = Page(page.split("<h2>Clients</h2>")[1].split("</table>")[0]).text
     bounds = runs["rofl"].summary.estimated.intervals
-    expected = 0.0
+    lists = {}
     for client in range(4):
         with open(runs["rofl"].folder / "suspects" / f"{client}.csv", newline="") as file:
-            suspects = list(csv.DictReader(file))
+            lists[client] = list(csv.DictReader(file))
+    told = any(expected(suspects) != "not known" for suspects in lists.values())
+    assert ("Expected wrong" in table) == told
+    for client, suspects in lists.items():
         flagged = sum(row["flagged"] == "yes" for row in suspects)
-        scores = sum(float(row["score"]) for row in suspects)
-        expected += scores
         count = f"{flagged} ({100 * flagged / len(suspects):.1f} %)"
-        assert f"{client} {len(suspects)} {count} {scores:.0f} {interval_text(bounds[str(client)])}" in table
-    assert f"Expected wrong {expected:.0f} labels: the sum of all scores" in Page(page).text
+        wrong = f"{expected(suspects)} " if told else ""
+        assert f"{client} {len(suspects)} {count} {wrong}{interval_text(bounds[str(client)])}" in table
+    every = [row for suspects in lists.values() for row in suspects]
+    tile = f"Expected wrong {expected(every)} labels: the sum of all scores"
+    assert (tile in Page(page).text) == (expected(every) != "not known")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +165,17 @@ def test_the_page_tells_of_wrong_labels_that_are_not_flagged(share, sentence, tm
     summary = folder.read_summary()
     estimated = replace(summary.estimated, intervals={"north": [0.1, 0.7]})
     folder.write_summary(summary.model_copy(update={"estimated": estimated}))
-    assert sentence.format(round(left)) in Page(made.write(charts=False).read_text()).text
+    shown = Page(made.write(charts=False).read_text()).text
+    assert sentence.format(round(left)) in shown
+    assert ("Expected wrong" in shown) == (share > 0)  # what an unsure model's scores add up to is nowhere
+
+
+def test_the_table_of_clients_says_of_whom_the_model_is_unsure():
+    clients = [ClientNoise("north", 40, 4, 6.4), ClientNoise("south", 50, 1, None)]
+    table = Page(client_table(clients, judge="it").html).text
+    assert "not known where the model is unsure of most of them" in table
+    assert "north 40 4 (10.0 %) 6 south 50 1 (2.0 %) not known" in table
+    assert "Expected wrong" not in client_table(clients[1:], judge="it").html
 
 
 def test_a_run_of_0_1_gives_a_page(tmp_path, written):

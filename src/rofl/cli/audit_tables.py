@@ -5,11 +5,12 @@ from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from rofl.audit.correction import Correction
 from rofl.audit.label_tools import Tool
 from rofl.audit.label_tools.export_suspects import Export
-from rofl.audit.noise_estimation import interval_text
+from rofl.audit.noise_estimation import interval_text, scores_are_unsure
 from rofl.audit.result import AuditResult
 from rofl.audit.suspect_list import SuspectRow
 from rofl.cli.tables import share_text
@@ -22,29 +23,31 @@ _CLIENTS = 20  # that are listed; --json has all
 def clients_table(result: AuditResult) -> Table:
     """Return the samples and suspects of each client, with the largest share of suspects first.
 
-    The expected number of wrong labels is the sum of the scores.
+    The expected number of wrong labels is the sum of the scores, where the model is sure enough of the samples.
     """
-    federated = result.federated
-    flags, scores = result.suspects.flagged, result.suspects.score
-    counts = [(len(rows), int(flags[rows].sum()), float(scores[rows].sum())) for _, rows in federated.client_views]
-    order = sorted(range(len(counts)), key=lambda client: -counts[client][1] / max(counts[client][0], 1))
+    federated, flags, scores = result.federated, result.suspects.flagged, result.suspects.score
+    shares = [float(flags[rows].sum()) / max(len(rows), 1) for _, rows in federated.client_views]
+    order = sorted(range(len(shares)), key=lambda client: -shares[client])
     table = Table(title="labels that look wrong", title_justify="left")
     for name in ("client", "samples", "suspects", "share", "expected", "bounds"):
         table.add_column(name, justify="left" if name == "client" else "right", no_wrap=name == "bounds")
     intervals = result.metrics().estimated.intervals
     for client in order[:_CLIENTS]:
-        name = federated.client_views[client][0]
-        table.add_row(Text(name), *_counts_row(*counts[client]), interval_text(intervals[name]))
+        name, rows = federated.client_views[client]
+        table.add_row(Text(name), *_counts_row(flags[rows], scores[rows]), interval_text(intervals[name]))
     if len(order) > _CLIENTS:
         table.add_row(f"and {len(order) - _CLIENTS} more")
-    samples, flagged, expected = (sum(column) for column in zip(*counts, strict=True))
     table.add_section()
-    table.add_row("all", *_counts_row(int(samples), int(flagged), expected))
+    table.add_row("all", *_counts_row(flags, scores))
     return table
 
 
-def _counts_row(samples: int, flagged: int, expected: float) -> tuple[str, ...]:
-    return str(samples), str(flagged), f"{100 * flagged / max(samples, 1):.1f} %", f"{expected:.0f}"
+def _counts_row(flags: Tensor, scores: Tensor) -> tuple[str, ...]:
+    """Return four cells from the flags and scores of some samples, (n,) each."""
+    samples, flagged = len(flags), int(flags.sum())
+    unsure = scores_are_unsure(float(scores[~flags].sum()), samples - flagged)
+    expected = "unsure" if unsure else f"{float(scores.sum()):.0f}"
+    return str(samples), str(flagged), f"{100 * flagged / max(samples, 1):.1f} %", expected
 
 
 def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:

@@ -23,9 +23,11 @@ def evaluate_command(
     """Test a run's model on labelled data: accuracy, each class, confusions, calibration, and a page."""
     from rofl.cli.evaluation_tables import class_table, evaluation_lines
     from rofl.cli.progress import decoding_bar
+    from rofl.data.atomic import check_place
     from rofl.report.evaluation_page import write_evaluation_page
     from rofl.training.saved_model.evaluate_data import evaluate_data
 
+    check_place(out)
     with decoding_bar(verb="predicting", noun="samples") as progress:
         evaluation = evaluate_data(run, path, data_dir=data_dir, progress=progress)
     for name, reason in evaluation.unreadable.items():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rofl.cli.app import app, print_message, stdout
+from rofl.cli.app import app, print_message, print_warning, stdout
 from rofl.cli.options import DataDir, FinishedRun
 
 
@@ -35,9 +35,13 @@ def export_command(
 ) -> None:
     """Write a run's model for other programs, with a model card; onnx and torch have the preprocessing inside."""
     from rofl.training.saved_model.export_model import export_model
+    from rofl.training.saved_model.traced_export import ROUNDING
 
     exported = export_model(run, format.value, out, name_sites=name_sites, data_dir=data_dir)
     if exported.difference is not None:
-        print_message(f"compared with the network: the largest difference of a logit is {exported.difference:.1e}")
+        much = f"{exported.difference:.1e} of the largest one"
+        print_message(f"compared with the network on random inputs: logits differ by {much} at most")
+        if exported.difference > ROUNDING:
+            print_warning("That is more than rounding: compare predictions before you use the file.")
     print_message(f"The model card: {exported.card}")
     stdout.print(str(exported.model), markup=False, highlight=False, soft_wrap=True)

@@ -23,8 +23,10 @@ def predict_command(
     if out is not None and out.exists():
         raise UserError(f"{out} already exists.", "another --out")  # before the predictions take their time
     from rofl.cli.progress import decoding_bar
+    from rofl.data.atomic import check_place
     from rofl.training.saved_model.predict_data import predict_data
 
+    check_place(out)
     with decoding_bar(verb="predicting", noun="samples") as progress:
         predictions = predict_data(run, path, data_dir=data_dir, progress=progress)
     for name, reason in predictions.unreadable.items():

@@ -30,8 +30,10 @@ def report_command(
         raise UserError("A page links to images or holds them.", "--link-images or --embed")
     if server and site is not None:
         raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
+    from rofl.data.atomic import check_place
     from rofl.report import Audience, write_report
 
+    check_place(out)
     images: ImageMode = "link" if link_images else "embed" if embed else "thumbnails"
     page = write_report(folders, out, data_dir, Audience(site, server), images)
     stdout.print(str(page), markup=False, highlight=False, soft_wrap=True)

@@ -24,7 +24,9 @@ _PORT = 9443
 def serve_command(
     what: What = "",
     preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
-    clients: Annotated[int, typer.Option(min=0, help="how many sites; all that have credentials where absent")] = 0,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="how many sites; all that have credentials where absent")
+    ] = None,
     sets: Sets = None,
     method: MethodName = None,
     seed: Seed = None,
@@ -109,7 +111,7 @@ def serve_command(
                     "Sites need keys and a certificate to trust, or all are on this machine.",
                     "--credentials DIR (made by rofl serve --init DIR), or --insecure",
                 )
-            config = ServerConfig.create(credentials, clients).updated(
+            config = ServerConfig.create(credentials, clients or 0).updated(
                 address, wait=wait, timeout=timeout, min_sites=min_sites
             )
             config = replace(config, masks="auto" if masks is None else "on" if masks else "off")

@@ -35,6 +35,18 @@ def atomic_write(path: Path, content: bytes | str, mode: int = 0o666) -> None:
             raise
 
 
+def check_place(path: Path | None) -> None:
+    """Refuse a file that cannot be written where it is to be, before the work for it takes its time.
+
+    Raises:
+        UserError: it is a folder, or lies below a file.
+    """
+    if path is not None and path.is_dir():
+        raise UserError(f"{path} is a folder, and a file is to be written.", "another --out")
+    if path is not None and any(above.exists() and not above.is_dir() for above in path.parents):
+        raise UserError(write_problem(path, NotADirectoryError()), "another --out")
+
+
 def append_text(path: Path, text: str) -> None:
     """Append text to a file, and flush it to disk.
 

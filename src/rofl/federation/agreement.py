@@ -1,16 +1,17 @@
 """What a site and a coordinator agreed on: settings that stay as they are from the first message to the last."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 from rofl.config.schema import Experiment
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 
-_MAX_BYTES = 2**22
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class AgreementFile:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._settings = _read(path) if path is not None and path.exists() else None
+        self._settings = read_kept(path, bytes.decode, "what was agreed on")
 
     @property
     def settings(self) -> str | None:
@@ -74,8 +75,21 @@ class AgreementFile:
             atomic.atomic_write(self._path, agreement.settings)
 
 
-def _read(path: Path) -> str:
+def read_kept(path: Path | None, parse: Callable[[bytes], T], what: str, most_bytes: int = 2**22) -> T | None:
+    """Return what a site keeps in a file; None where there is no file.
+
+    Args:
+        path: The file; None where nothing is kept.
+        parse: Makes it of the file's content; raises a ValueError where that is damaged.
+        what: What the file tells, for the sentence about a damaged one.
+        most_bytes: The largest size.
+
+    Raises:
+        UserError: If the file is damaged.
+    """
+    if path is None or not path.exists():
+        return None
     try:
-        return read_regular(path, _MAX_BYTES, follow=False).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is damaged, so that what was agreed on is not known.", "another --out") from error
+        return parse(read_regular(path, most_bytes, follow=False))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged, so that {what} is not known.", "another --out") from error

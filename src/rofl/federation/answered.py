@@ -10,8 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from rofl.data import atomic
-from rofl.data.regular_file import read_regular
-from rofl.errors import UserError
+from rofl.federation.agreement import read_kept
 from rofl.federation.protocol import Refusal
 
 MOST_MODELS = 5  # for which a request is answered: a coordinator may be killed before its checkpoint more than once
@@ -31,13 +30,7 @@ class AnsweredRequests:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._asked: dict[str, list[str]] = {}
-        if path is not None and path.exists():
-            try:
-                self._asked = _FORM.validate_json(read_regular(path, _MAX_BYTES, follow=False))
-            except (OSError, ValueError) as error:
-                problem = f"{path} is damaged, so that what was answered is not known."
-                raise UserError(problem, "another --out") from error
+        self._asked = read_kept(path, _FORM.validate_json, "what was answered", _MAX_BYTES) or {}
 
     def admit(self, purpose: str, question: str, most: int) -> None:
         """Note a question that is about to be answered.

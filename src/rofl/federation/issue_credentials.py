@@ -49,6 +49,8 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], r
     Raises:
         UserError: If a name cannot be used, or a file that already exists cannot.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a folder.", "another --init")
     server, register = folder / "server", folder / "server" / "sites.toml"
     known = load_file(register, parse_sites) if register.exists() else {}
     _check_names(sites, known, renew)

@@ -114,7 +114,10 @@ def join(
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
         raise UserError("The address of the coordinator is not given.", "--server HOST:PORT")
-    if credentials is None and server.rpartition(":")[0] not in _LOOPBACK:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UserError(f"{server} is not an address with a port.", "--server HOST:PORT, such as localhost:9443")
+    if credentials is None and host not in _LOOPBACK:
         raise UserError("--insecure is for one machine, and the coordinator is elsewhere.", "--credentials DIR")
     data: LocalData | PartitionedData
     if config.data is None:

@@ -1,8 +1,8 @@
 """rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
 
 docs/decisions/0015-labels-by-bayes-rule.md, 0017-skewed-clients.md and 0018-who-judges.md have the reasons and the
-measurements. The memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All weights of what goes
-beyond the paper follow from sums over clients.
+measurements. The memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All
+weights of what goes beyond the paper follow from sums over clients.
 """
 
 from dataclasses import dataclass, replace

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import torch
 
-from rofl.audit.noise_estimation import interval_text, scores_are_unsure
+from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import Features
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import SuspectRow
 from rofl.data.user.names import natural, safe_names
 from rofl.errors import unknown
-from rofl.report.finished_runs import Audited, FinishedRun, has_bounds
+from rofl.report.finished_runs import Audited, FinishedRun, expected_wrong, has_bounds
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ClientNoise:
     name: str
     samples: int
     flagged: int
-    expected: float | None = None  # wrong labels: the sum of the scores; None where they are not known
+    expected: float | None = None  # wrong labels: the sum of the scores; None where these do not tell it
     interval: str = ""  # bounds of the share of wrong labels in words; "" where they are not known
 
     @property
@@ -71,12 +71,20 @@ class VisibleAudit:
     scores_count: bool = False  # whether scores are probabilities that can be added up; those of old runs are not
 
     @property
+    def expected(self) -> float | None:
+        """How many labels are wrong by their scores; None where these do not tell it."""
+        if self.rows:
+            return expected_wrong(self.rows)
+        known = [client.expected for client in self.clients if client.expected is not None]  # no row is for the server
+        return sum(known) if len(known) == len(self.clients) else None
+
+    @property
     def unflagged_note(self) -> str:
         """A sentence about wrong labels among those that are not flagged; "" where there is nothing to say."""
         left = [row.score for row in self.rows if not row.flagged]
         if not self.scores_count or sum(left) < 1:
             return ""
-        if scores_are_unsure(sum(left), len(left)):
+        if self.expected is None:
             return "The model is unsure of most samples: its scores do not tell how many labels are wrong."
         return (
             f"Of the labels that are not flagged, about {round(sum(left))} are expected to be wrong, too; the lists in "
@@ -121,9 +129,10 @@ def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]
         return [ClientNoise(name, sites[name].samples, count) for name, count in known.items()]
     samples = Counter(row.client for row in rows)
     flagged = Counter(row.client for row in rows if row.flagged)
-    expected: dict[str, float] = {}
+    of_client: dict[str, list[SuspectRow]] = {}
     for row in rows if has_bounds(run) else ():
-        expected[row.client] = expected.get(row.client, 0.0) + row.score
+        of_client.setdefault(row.client, []).append(row)
+    expected = {name: expected_wrong(own) for name, own in of_client.items()}
     bounds = run.summary.estimated.intervals if run.summary.estimated else {}  # old runs have none
     words = {name: interval_text(interval) for name, interval in bounds.items()}
     return [

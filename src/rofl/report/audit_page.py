@@ -42,10 +42,9 @@ def write_audit_page(
         _provenance(data),
     ]
     flagged, samples = sum(one.flagged for one in audit.clients), sum(one.samples for one in audit.clients)
-    expected = sum(one.expected or 0.0 for one in audit.clients)
     facts = {
         "Suspects": f"{formatting.count(flagged)} of {formatting.count(samples)} labels",
-        "Expected wrong": f"{formatting.count(round(expected))} ({formatting.share(expected / max(samples, 1))})",
+        "Expected wrong": _expected(audit.expected, samples),
         "Judged by": f"the model of {record.model}",
         "Classes": formatting.count(len(record.classes)),
         **({"Note": record.warning} if record.warning else {}),
@@ -60,6 +59,12 @@ def write_audit_page(
     )
     atomic_write(path, page)
     return path
+
+
+def _expected(wrong: float | None, samples: int) -> str:
+    if wrong is None:
+        return "not known: the model is unsure of most samples"
+    return f"{formatting.count(round(wrong))} ({formatting.share(wrong / max(samples, 1))})"
 
 
 def _provenance(data: AuditedData) -> Section:

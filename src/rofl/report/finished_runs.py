@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from rofl.audit.noise_estimation import scores_are_unsure
+from rofl.audit.suspect_list import SuspectRow
 from rofl.config.schema import Experiment
 from rofl.core.settings import Settings
 from rofl.errors import UserError
@@ -24,7 +26,7 @@ class FinishedRun:
     curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of the rounds that were evaluated
     flagged: int  # labels that look wrong
     samples: int
-    expected_wrong: float | None = None  # labels, by the scores; None where these are not known
+    expected_wrong: float | None = None  # labels, by the scores; None where these do not tell it
 
     @property
     def classes(self) -> list[str]:
@@ -80,12 +82,18 @@ def read_run(path: Path) -> FinishedRun:
         return FinishedRun(folder, experiment, summary, curve, _count_flagged(summary), samples)
     suspects = folder.audit.read_suspects()
     run = FinishedRun(folder, experiment, summary, curve, sum(row.flagged for row in suspects), len(suspects))
-    return replace(run, expected_wrong=sum(row.score for row in suspects)) if has_bounds(run) else run
+    return replace(run, expected_wrong=expected_wrong(suspects)) if has_bounds(run) else run
 
 
 def has_bounds(run: Audited) -> bool:
     """Return whether the version that judged the labels knew their probabilities; its summary has bounds then."""
     return run.summary.estimated is not None and bool(run.summary.estimated.intervals)
+
+
+def expected_wrong(rows: Sequence[SuspectRow]) -> float | None:
+    """Return how many labels are wrong by the sum of their scores; None where the model is unsure of most samples."""
+    left = [row.score for row in rows if not row.flagged]
+    return None if scores_are_unsure(sum(left), len(left)) else sum(row.score for row in rows)
 
 
 def _count_flagged(summary: RunSummary) -> int:

@@ -49,9 +49,12 @@ def run_html(summary: RunSummary, history: Sequence[RoundRecord], folder: str) -
     """
     figure = "" if summary.model_accuracy is None else f", {summary.model_accuracy:.2f} %"
     model = "" if summary.selected_round is None else f"round {summary.selected_round} ({summary.selected}){figure}"
-    noise = "" if summary.estimated is None else f"{100 * summary.estimated.ratio:.1f} %"
-    if summary.estimated is not None and summary.estimated.expected_ratio is not None:
-        noise += f" ({100 * summary.estimated.expected_ratio:.1f} % are expected to be wrong)"
+    noise, expected = "", summary.estimated.expected_ratio if summary.estimated else None
+    if summary.estimated is not None:
+        noise = f"{100 * summary.estimated.ratio:.1f} %"
+    if summary.estimated is not None and expected is not None:
+        unsure = "how many are wrong is not known: the model is unsure of most samples"
+        noise += f" ({unsure if summary.estimated.is_unsure else f'{100 * expected:.1f} % are expected to be wrong'})"
     accuracy = "not measured" if summary.test_accuracy is None else f"{summary.test_accuracy:.2f} %"
     facts = {
         "run": f"{summary.name}, {summary.method}, seed {summary.seed}",

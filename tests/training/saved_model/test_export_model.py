@@ -4,6 +4,7 @@ import importlib.util
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,11 @@ from torch import nn
 import rofl
 from rofl.data.sources.digits import load_digits
 from rofl.errors import UserError
+from rofl.training.notebook import run_html
 from rofl.training.run_dir import RunDir
+from rofl.training.saved_model import traced_export
 from rofl.training.saved_model.model_card import model_card
+from rofl.training.saved_model.raw_module import TableModule
 
 
 def raw_samples(model: rofl.TrainedModel, finished: Path) -> torch.Tensor:
@@ -36,7 +40,8 @@ def check_onnx(finished: Path, name: str, out: Path) -> None:
     samples = raw_samples(model, finished)
     given = {session.get_inputs()[0].name: samples.numpy()}
     logits, probabilities = session.run(["logits", "probabilities"], given)
-    assert np.abs(logits - model.module(samples).detach().numpy()).max() < 1e-5
+    own = model.module(samples).detach().numpy()
+    assert np.abs(logits - own).max() < 1e-5 * max(1, np.abs(own).max())
     assert np.abs(probabilities.sum(axis=1) - 1).max() < 1e-5
     about = session.get_modelmeta().custom_metadata_map
     assert json.loads(about["classes"]) == list(model.classes)
@@ -53,6 +58,29 @@ def test_onnx_gives_the_logits_of_torch_also_for_tables_and_published_sets(
     finished: Path, tmp_path: Path, name: str
 ) -> None:
     check_onnx(finished, name, tmp_path / "out")
+
+
+def test_rows_for_the_comparison_are_spread_as_in_training(finished: Path) -> None:
+    model = rofl.load(finished / "rows")
+    module, rows = model.module, traced_export._random_samples(model, 500)
+    assert isinstance(module, TableModule)
+    inputs = torch.cat([layer(rows[:, place]) for place, layer in enumerate(module.features)], dim=1)
+    assert inputs.abs().max() < 6  # standard deviations; far from the data logits are large, and differ by more
+    numbers = [name not in module.values for name in module.columns]
+    assert rows[:, numbers].isnan().any()
+    assert rows[:, [not number for number in numbers]].min() == -1
+
+
+@pytest.mark.parametrize("factor", [1, 1.001])
+def test_an_export_that_computes_something_else_is_told(
+    finished: Path, tmp_path: Path, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        traced_export._WithProbabilities, "forward", lambda self, samples: [factor * self.model(samples)] * 2
+    )
+    done = command("export", str(finished / "rows"), "--format", "torch", "--out", "out", cwd=tmp_path)
+    assert "on random inputs: logits differ by" in done.stderr
+    assert ("warning: That is more than rounding" in done.stderr) == (factor != 1)
 
 
 @pytest.mark.slow
@@ -131,6 +159,22 @@ def test_the_card_has_the_figures_of_the_run(finished: Path) -> None:
     assert "site 2" not in card  # names of clients are told on request only
     assert "| site 2 | " in model_card(folder, record, name_sites=True)
     assert metrics.accuracy == pytest.approx(summary.model_accuracy)
+
+
+@pytest.mark.parametrize(("left", "words"), [(0.1, "30.0 %"), (0.6, "not known")])
+def test_card_and_notebook_give_no_number_of_an_unsure_model(
+    finished: Path, tmp_path: Path, left: float, words: str
+) -> None:
+    folder = RunDir(shutil.copytree(finished / "images", tmp_path / "run"))
+    summary, record = folder.read_summary(), folder.model.read_record()
+    assert summary.estimated is not None
+    assert record is not None
+    estimated = replace(summary.estimated, ratio=0.2, expected_ratio=0.3, expected_unflagged=left)
+    folder.write_summary(summary.model_copy(update={"estimated": estimated}))
+    assert f"labels expected to be wrong, by the scores: {words}" in model_card(folder, record)
+    shown = run_html(folder.read_summary(), [], "run")
+    assert words in shown
+    assert ("30.0 %" in shown) == (words == "30.0 %")
 
 
 def test_names_cannot_spoil_the_card(finished: Path) -> None:

@@ -130,7 +130,7 @@ def _parse(path: Path) -> ElementTree.Element:
 
 
 def _read_xml(path: Path) -> str:
-    if not zipfile.is_zipfile(path):
+    if path.suffix.casefold() != ".zip" and not zipfile.is_zipfile(path):
         if path.stat().st_size > _LARGEST:
             raise ValueError("it is too large")
         return path.read_text(encoding="utf-8")

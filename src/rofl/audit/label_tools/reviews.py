@@ -38,7 +38,7 @@ def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], give
         if CORRECTED not in cells:
             return read_decisions(file, samples, classes, given)
         answers: Iterable[Answer] = read_datalab(file, cells)
-    elif file.suffix.casefold() == ".xml" or zipfile.is_zipfile(file):
+    elif file.suffix.casefold() in (".xml", ".zip") or zipfile.is_zipfile(file):
         answers = read_cvat(file, samples)
     else:
         content = _read_json(file)

@@ -116,6 +116,8 @@ def read_token(path: Path) -> str:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w") as file:
                 file.write(f"{new_token()}\n")
+        if not path.is_file():
+            raise UserError(f"{path} is no file, and is to hold a token.", "another --token-file")
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise UserError(f"Others may read {path}, which is to hold a token.", f"chmod 600 {path}")
         token = read_regular(path, _MOST).decode("ascii").strip()

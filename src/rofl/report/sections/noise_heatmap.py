@@ -29,13 +29,13 @@ Matrix = list[list[float]]  # (K, K): [predicted class][given label]; rows sum t
 def client_table(clients: Sequence[ClientNoise], judge: str) -> Section:
     """Return the table: samples, suspects with a bar for their share, expected wrong labels, and their bounds.
 
-    The last two are left out where some client's are not known.
+    The last two are left out where no client's are known.
 
     Args:
         clients: a row each; a table of more than 30 rows scrolls in a box.
         judge: the run whose model judged the labels, as the heading names it.
     """
-    expected = all(client.expected is not None for client in clients)
+    expected = any(client.expected is not None for client in clients)
     bounds = any(client.interval for client in clients)
     return Section(render("client_table.html.j2", clients=clients, judge=judge, expected=expected, bounds=bounds))
 

@@ -57,7 +57,7 @@ def _bars(bins: Sequence[ReliabilityBin], name: str, hover: str) -> PlotlyJson:
         "x": [50 * (each.low + each.high) for each in shown],
         "y": [100 * (each.accuracy or 0) for each in shown],
         "width": 9,
-        "marker": {"color": COLOURS[0], "opacity": 0.75},
+        "marker": {"color": COLOURS[0], "opacity": 0.45},  # the diagonal is seen on them
         "customdata": [each.samples for each in shown],
         "hovertemplate": f"{hover}<extra></extra>",
     }
@@ -83,7 +83,7 @@ def _diagonal() -> PlotlyJson:
         "name": "calibrated",
         "x": [0, 100],
         "y": [0, 100],
-        "line": {"color": GREY, "dash": "dot"},
+        "line": {"color": GREY, "dash": "dot", "width": 2.5},
         "hoverinfo": "skip",
     }
 
@@ -91,6 +91,7 @@ def _diagonal() -> PlotlyJson:
 def _layout(across: str, up: str) -> PlotlyJson:
     layout = base_layout()
     layout["xaxis"] |= {"title": {"text": across}, "ticksuffix": " %", "range": [0, 100], "hoverformat": ".0f"}
-    layout["xaxis"]["tickvals"] = [20, 40, 60, 80, 100]  # 0 % is at the corner already, by the other axis
+    ticks = [20, 40, 60, 80, 100]  # 0 % is at the corner already, by the other axis
+    layout["xaxis"] |= {"tickvals": ticks, "ticktext": [f"{tick} %" for tick in ticks]}
     layout["yaxis"] |= {"title": {"text": up}, "range": [0, 100]}
     return layout

@@ -29,8 +29,9 @@ class ExportedModel:
         folder: the folder that holds everything.
         model: the file to load.
         card: the model card.
-        difference: the largest difference of a logit from the network's own, on random inputs; None where nothing is
-            traced, or where the package that runs the file is not installed.
+        difference: the largest difference of a logit from the network's own, on random inputs, as a share of the
+            largest logit (of 1 where all are smaller); None where nothing is traced, or where the package that runs the
+            file is not installed.
     """
 
     folder: Path

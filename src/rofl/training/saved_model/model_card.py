@@ -90,7 +90,11 @@ def _data_lines(experiment: Experiment, summary: RunSummary) -> list[str]:
                 f"at single clients: {_share(min(shares))} to {_share(max(shares))}, median {_share(median(shares))}"
             )
         if summary.estimated.expected_ratio is not None:
-            lines.append(f"labels expected to be wrong, by the scores: {_share(summary.estimated.expected_ratio)}")
+            unsure = summary.estimated.is_unsure
+            share = (
+                "not known, the model is unsure of most samples" if unsure else _share(summary.estimated.expected_ratio)
+            )
+            lines.append(f"labels expected to be wrong, by the scores: {share}")
     if summary.sites:
         lines.append(f"samples at the sites: {sum(site.samples for site in summary.sites.values())}")
     if summary.dropped:

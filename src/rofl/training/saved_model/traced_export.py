@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from rofl.core.rng import generator
 from rofl.data.preprocessing import ImagePreprocessing, TextPreprocessing
+from rofl.data.user.table_columns import CategoryColumn, NumberColumn
 from rofl.errors import UserError
 from rofl.training.saved_model.trained_model import TrainedModel
 
 _INPUT_NAMES = {"image": "pixels", "table": "rows", "text": "words"}
-_CHECKED = 5  # random inputs on which the export is compared with the network
+_CHECKED = 32  # random inputs on which the export is compared with the network
+ROUNDING = 1e-5  # of the largest logit: engines add float32 numbers in orders of their own, and differ by less
 
 
 class _WithProbabilities(nn.Module):
@@ -34,7 +36,7 @@ class _WithProbabilities(nn.Module):
 
 
 def export_onnx(model: TrainedModel) -> tuple[bytes, float | None]:
-    """Return the content of an ONNX file, and its largest difference from torch; None without onnxruntime.
+    """Return the content of an ONNX file, and its difference from torch (`_difference`); None without onnxruntime.
 
     Its input is `pixels` (B, C, H, W) uint8 for images, `rows` (B, columns) float64 for tables and `words` (B, length)
     int64 for texts; its outputs are `logits` and `probabilities` (B, K). The classes are in its metadata, as JSON.
@@ -67,7 +69,7 @@ def export_onnx(model: TrainedModel) -> tuple[bytes, float | None]:
 
 
 def export_program(model: TrainedModel) -> tuple[bytes, float | None]:
-    """Return the content of a file that `torch.export.load` reads, and its largest difference from the network.
+    """Return the content of a file that `torch.export.load` reads, and its difference from the network (`_difference`).
 
     Its input and outputs are those of `export_onnx`.
 
@@ -83,8 +85,7 @@ def export_program(model: TrainedModel) -> tuple[bytes, float | None]:
         loaded = torch.export.load(file).module()
         samples = _random_samples(model, _CHECKED)
         logits, _ = loaded(samples)
-        difference = float((logits - model.module(samples)).detach().abs().max())
-    return file.getvalue(), difference
+    return file.getvalue(), _difference(model, samples, logits)
 
 
 def _trace(model: TrainedModel) -> tuple[str, torch.export.ExportedProgram]:
@@ -106,15 +107,34 @@ def _trace(model: TrainedModel) -> tuple[str, torch.export.ExportedProgram]:
 
 
 def _random_samples(model: TrainedModel, count: int) -> Tensor:
-    """Return raw samples that mean nothing: (count, C, H, W) uint8, or rows (count, columns) float64."""
+    """Return raw samples that mean nothing: (count, C, H, W) uint8, or rows (count, columns) float64.
+
+    Numbers of a row are spread as in training, some are missing, and some categories are unknown.
+    """
     form, rng = model.record.preprocessing, generator(0, "export")
     if isinstance(form, ImagePreprocessing):
         size = (count, form.channels, form.height, form.width)
         return torch.randint(0, 256, size, generator=rng).to(torch.uint8)
     if isinstance(form, TextPreprocessing):
         return torch.randint(0, form.encoder.largest + 1, (count, form.encoder.length), generator=rng)
-    columns = form.features if form.encoder is None else len(form.encoder.used)
-    return torch.randint(0, 3, (count, columns), generator=rng).double()
+    if form.encoder is None:
+        return torch.randn((count, form.features), generator=rng).double()
+    return torch.stack([_random_column(column, count, rng) for column in form.encoder.used], dim=1)
+
+
+def _random_column(column: NumberColumn | CategoryColumn, count: int, rng: torch.Generator) -> Tensor:
+    """Return (count,) cells as `TableModule` takes them."""
+    if isinstance(column, CategoryColumn):
+        return torch.randint(-1, len(column.values), (count,), generator=rng).double()
+    numbers = column.mean + column.scale * torch.randn(count, generator=rng, dtype=torch.float64)
+    return numbers.masked_fill(torch.rand(count, generator=rng) < 0.1, torch.nan)
+
+
+def _difference(model: TrainedModel, samples: Tensor, logits: Tensor) -> float:
+    """Return the largest distance of a logit from the network's own, as a share of the largest logit, or of 1."""
+    with torch.no_grad():
+        own = model.module(samples)  # (B, K)
+    return float((logits.detach() - own).abs().max() / own.abs().max().clamp(min=1))
 
 
 def _onnx_difference(model: TrainedModel, content: bytes, name: str) -> float | None:
@@ -124,8 +144,7 @@ def _onnx_difference(model: TrainedModel, content: bytes, name: str) -> float | 
 
     samples = _random_samples(model, _CHECKED)
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    logits = torch.from_numpy(session.run(["logits"], {name: samples.numpy()})[0])
-    return float((logits - model.module(samples)).detach().abs().max())
+    return _difference(model, samples, torch.from_numpy(session.run(["logits"], {name: samples.numpy()})[0]))
 
 
 @contextmanager
