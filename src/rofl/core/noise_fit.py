@@ -89,7 +89,7 @@ def best_rate(likelihoods: Tensor) -> float:
     rise, fall = (rate - left) * (highest - upper), (right - rate) * (highest - lower)
     if rise + fall <= 0:  # all three are equally likely
         return rate
-    return rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall))
+    return float(rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall)))
 
 
 def _sum_log(likelihood: Tensor) -> Tensor:
