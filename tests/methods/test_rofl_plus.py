@@ -65,7 +65,7 @@ def evidence(model: NoiseModel, judges: list[torch.Tensor], labels: torch.Tensor
     classes = judges[0].shape[1]
     return {
         **NoiseModel.zero_sums(classes),
-        **model.evidence(judges, judges[JUDGES.index(model.classifier_weight)], labels),
+        **model.evidence(judges, labels),
         "fit/labels": labels.bincount(minlength=classes).float(),
         "fit/agreement": torch.tensor([agreed, len(labels), agreed, len(labels)]),
     }

@@ -221,14 +221,14 @@ class NoiseModel:
         probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
         return noise_posterior.label_posterior(labels, probabilities, self.noise_matrix)
 
-    def evidence(self, judges: Sequence[Tensor], chosen: Tensor, labels: Tensor) -> Tensors:
+    def evidence(self, judges: Sequence[Tensor], labels: Tensor) -> Tensors:
         """Return what a client's samples say about the noise, as sums in float32.
 
         Args:
             judges: log-probabilities (n, K) by each of `JUDGES`, which have not learnt these labels.
-            chosen: (n, K) by the one that judges this client's samples.
             labels: (n,) as given.
         """
+        chosen = judges[JUDGES.index(self.classifier_weight)]
         probabilities = noise_fit.tempered(chosen, float(self.numbers[_TEMPERATURE]))
         counts, confusion = torch.zeros(2, *self.matrix.shape, dtype=torch.float64, device=labels.device)
         counts.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))

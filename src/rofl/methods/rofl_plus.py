@@ -182,7 +182,7 @@ class RoflPlus(Rofl):
         if _HISTORY in history:
             judged = _mix(history, min(noise_model.classifier_weight, 0.5 if skewed else 1.0))  # (n, K)
             posterior = noise_model.posterior(judged, data.labels)
-            aux |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], judged, data.labels)
+            aux |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], data.labels)
             aux["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
             aux["fit/agreement"][1] = len(data)
         targets = self._targets(noise_model, given, posterior)  # (n, K)
