@@ -139,14 +139,15 @@ def test_likelihoods_and_posteriors_are_those_of_the_slow_twin(
         )
         for each in noise_fit.TEMPERATURES
     ]
-    assert noise_fit.temperature_likelihoods(log_probs, labels, matrix).tolist() == pytest.approx(slow, rel=1e-4)
+    p = noise_fit.at_all_temperatures(log_probs)
+    assert noise_fit.temperature_likelihoods(p, labels, matrix).tolist() == pytest.approx(slow, rel=1e-4)
     for family in (noise.symmetric, noise.pair):
-        both = noise_fit.rate_likelihoods(log_probs, labels, 2 * family(3, 0.5).fill_diagonal_(0))
+        both = noise_fit.rate_likelihoods(p, labels, 2 * family(3, 0.5).fill_diagonal_(0))
         for place, known in enumerate(noise_fit.RATES):
-            column = noise_fit.temperature_likelihoods(log_probs, labels, family(3, known))
+            column = noise_fit.temperature_likelihoods(p, labels, family(3, known))
             torch.testing.assert_close(both[:, place], column)
     confident = [sum(max(naive.softened(row, each)) for row in log_probs.tolist()) for each in noise_fit.TEMPERATURES]
-    assert noise_fit.confidences(log_probs).tolist() == pytest.approx(confident, rel=1e-4)
+    assert noise_fit.confidences(p).tolist() == pytest.approx(confident, rel=1e-4)
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=4), st.randoms())
@@ -230,6 +231,20 @@ def test_the_pattern_of_pair_noise_is_found_whatever_its_rate(rate: float, class
     torch.testing.assert_close(pattern.sum(dim=1), torch.ones(classes, dtype=torch.float64))
     assert bool((pattern.diagonal() == 0).all())
     assert float(pattern[0, 1]) > 0.9
+
+
+@pytest.mark.parametrize("chunk", [1, 40 * 13])
+def test_the_evidence_is_the_same_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many samples only some at a time are looked at, so that memory stays small."""
+    rng = torch.Generator().manual_seed(2)
+    judges = [torch.randn(50, 4, generator=rng).log_softmax(dim=1) for _ in JUDGES]
+    labels = torch.randint(4, (50,), generator=rng)
+    whole = NoiseModel.initial(4).evidence(judges, labels)
+    monkeypatch.setattr("rofl.methods.noise_model._CHUNK", chunk)
+    for name, value in NoiseModel.initial(4).evidence(judges, labels).items():
+        torch.testing.assert_close(value, whole[name])
+    assert float(whole["fit/counts"].sum()) == pytest.approx(50, rel=1e-5)
+    assert float(whole["fit/confusion"].sum()) == 50
 
 
 def test_without_a_wrong_label_the_pattern_is_that_of_symmetric_noise() -> None:

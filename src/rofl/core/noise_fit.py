@@ -23,46 +23,48 @@ def tempered(log_probs: Tensor, temperature: float) -> Tensor:
     return (log_probs.double() / temperature).softmax(dim=1)
 
 
-def temperature_likelihoods(log_probs: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+def at_all_temperatures(log_probs: Tensor) -> Tensor:
+    """Return the probabilities of `tempered` at each of `TEMPERATURES`, (T, n, K)."""
+    temperatures = torch.tensor(TEMPERATURES, dtype=torch.float64).to(log_probs.device)  # (T,)
+    return (log_probs.double() / temperatures.view(-1, 1, 1)).softmax(dim=2)
+
+
+def temperature_likelihoods(probabilities: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     """Return the log-likelihood of the labels at each of `TEMPERATURES`, (T,) float64.
 
     Args:
-        log_probs: (n, K) of the network.
+        probabilities: (T, n, K) at all temperatures.
         labels: (n,) as given.
         matrix: (K, K) Q.
     """
-    ways = matrix.double().T[labels]  # (n, K): Q[c, y] of each class
-    return torch.stack([_sum_log((tempered(log_probs, each) * ways).sum(dim=1)) for each in TEMPERATURES])
+    return _sum_log(_chance(probabilities, labels, matrix))
 
 
-def rate_likelihoods(log_probs: Tensor, labels: Tensor, pattern: Tensor) -> Tensor:
+def rate_likelihoods(probabilities: Tensor, labels: Tensor, pattern: Tensor) -> Tensor:
     """Return the log-likelihood of the labels at each of `TEMPERATURES` and `RATES` of noise, (T, R) float64.
 
     Args:
-        log_probs: (n, K) of the network.
+        probabilities: (T, n, K) at all temperatures.
         labels: (n,) as given.
         pattern: (K, K) how the wrong labels of a class are distributed over the others; rows sum to 1.
     """
-    rates = torch.tensor(RATES, dtype=torch.float64).to(log_probs.device)  # (R,)
-    ways = pattern.double().T[labels]  # (n, K): how probable the label is where another class gets a wrong one
-    rows = []
-    for temperature in TEMPERATURES:
-        probabilities = tempered(log_probs, temperature)  # (n, K)
-        right = probabilities.gather(1, labels.unsqueeze(1))  # (n, 1)
-        wrong = (probabilities * ways).sum(dim=1, keepdim=True)  # (n, 1)
-        rows.append(((1 - rates) * right + rates * wrong).clamp(min=_TINY).log().sum(dim=0))
-    return torch.stack(rows)
+    right = _chance(probabilities, labels, torch.eye(len(pattern), device=pattern.device))  # (T, n)
+    wrong = _chance(probabilities, labels, pattern)  # (T, n)
+    return torch.stack([_sum_log(torch.lerp(right, wrong, rate)) for rate in RATES], dim=1)
 
 
-def confidences(log_probs: Tensor) -> Tensor:
+def confidences(probabilities: Tensor) -> Tensor:
     """Return the sum of the largest probabilities at each of `TEMPERATURES`, (T,) float64.
 
     At the temperature that fits the labels, the mean of them estimates the accuracy.
 
-    >>> confidences(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log())[0]
+    Args:
+        probabilities: (T, n, K) at all temperatures.
+
+    >>> confidences(at_all_temperatures(torch.tensor([[0.5, 0.5], [0.5, 0.5]]).log()))[0]
     tensor(1., dtype=torch.float64)
     """
-    return torch.stack([tempered(log_probs, each).amax(dim=1).sum() for each in TEMPERATURES])
+    return probabilities.amax(dim=2).sum(dim=1)
 
 
 def best_temperature(likelihoods: Tensor) -> int:
@@ -92,5 +94,11 @@ def best_rate(likelihoods: Tensor) -> float:
     return float(rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall)))
 
 
+def _chance(probabilities: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+    """Return the probability of each label, (T, n): the sum over classes c of p_c * matrix[c, label]."""
+    return (probabilities * matrix.double().T[labels]).sum(dim=2)
+
+
 def _sum_log(likelihood: Tensor) -> Tensor:
-    return likelihood.clamp(min=_TINY).log().sum()
+    """Return the sum of the logarithms over samples, (T,) of (T, n)."""
+    return likelihood.clamp(min=_TINY).log().sum(dim=1)

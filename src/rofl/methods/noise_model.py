@@ -22,6 +22,7 @@ _FULL_DISAGREEMENT = (
     0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
 )
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
+_CHUNK = 2**20  # probabilities at a time, at all temperatures
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
 _PATTERN_MIX = 0.02  # of symmetric noise in the pattern, for the same reason
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
@@ -114,9 +115,9 @@ def noise_pattern(counts: Tensor) -> Tensor:
             pattern (`noise_posterior.noise_matrix`).
 
     >>> noise_pattern(torch.tensor([[60, 40, 0], [0, 60, 40], [40, 0, 60]])).round(decimals=2)
-    tensor([[0.0000, 0.9900, 0.0100],
-            [0.0100, 0.0000, 0.9900],
-            [0.9900, 0.0100, 0.0000]], dtype=torch.float64)
+    tensor([[0.0000, 0.9700, 0.0300],
+            [0.0300, 0.0000, 0.9700],
+            [0.9700, 0.0300, 0.0000]], dtype=torch.float64)
     """
     matrix = noise_posterior.noise_matrix(counts, _MAX_RATE)
     wrong = matrix - matrix.diagonal().diag()  # (K, K)
@@ -228,19 +229,22 @@ class NoiseModel:
             judges: log-probabilities (n, K) by each of `JUDGES`, which have not learnt these labels.
             labels: (n,) as given.
         """
+        sums = {name: value.double().to(labels.device) for name, value in self.zero_sums(len(self.prior)).items()}
+        size = max(1, _CHUNK // (len(noise_fit.TEMPERATURES) * len(self.prior)))
+        for place, log_probs in enumerate(judges):
+            for part, given in zip(log_probs.split(size), labels.split(size), strict=True):
+                probabilities = noise_fit.at_all_temperatures(part)  # (T, size, K)
+                sums["fit/temperature"][place] += noise_fit.temperature_likelihoods(
+                    probabilities, given, self.noise_matrix
+                )
+                sums["fit/rate"][place] += noise_fit.rate_likelihoods(probabilities, given, self.pattern)
+                sums["fit/confidence"][place] += noise_fit.confidences(probabilities)
         chosen = judges[JUDGES.index(self.classifier_weight)]
         probabilities = noise_fit.tempered(chosen, float(self.numbers[_TEMPERATURE]))
-        counts, confusion = torch.zeros(2, *self.matrix.shape, dtype=torch.float64, device=labels.device)
-        counts.index_add_(0, labels, noise_posterior.label_posterior(labels, probabilities, self.matrix))
-        confusion.index_put_((chosen.argmax(dim=1), labels), counts.new_ones(()), accumulate=True)
-        sums = {
-            "fit/temperature": [noise_fit.temperature_likelihoods(each, labels, self.noise_matrix) for each in judges],
-            "fit/rate": [noise_fit.rate_likelihoods(each, labels, self.pattern) for each in judges],
-            "fit/confidence": [noise_fit.confidences(each) for each in judges],
-        }
-        stacked = {name: torch.stack(value) for name, value in sums.items()}
-        counted = {"fit/counts": counts.T.contiguous(), "fit/confusion": confusion}  # (K, K) class by label
-        return {name: value.float() for name, value in (stacked | counted).items()}
+        posterior = noise_posterior.label_posterior(labels, probabilities, self.matrix)  # (n, K)
+        sums["fit/counts"].T.index_add_(0, labels, posterior)  # class by label
+        sums["fit/confusion"].index_put_((chosen.argmax(dim=1), labels), posterior.new_ones(()), accumulate=True)
+        return {name: value.float() for name, value in sums.items()}
 
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.

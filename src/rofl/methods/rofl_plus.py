@@ -177,7 +177,6 @@ class RoflPlus(Rofl):
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
         history = self._history(noise_model, server_state, client_state, (logits, features), data, ctx)
         aux = {name: value.to(logits.device) for name, value in noise_model.zero_sums(data.classes).items()}
-        aux["fit/labels"] = data.class_counts().to(logits.dtype)
         posterior = given = one_hot(data.labels, data.classes).to(features.dtype)  # (n, K)
         if _HISTORY in history:
             judged = _mix(history, min(noise_model.classifier_weight, 0.5 if skewed else 1.0))  # (n, K)
@@ -185,6 +184,7 @@ class RoflPlus(Rofl):
             aux |= noise_model.evidence([_mix(history, weight) for weight in JUDGES], data.labels)
             aux["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
             aux["fit/agreement"][1] = len(data)
+        aux["fit/labels"] = data.class_counts().to(logits.dtype)
         targets = self._targets(noise_model, given, posterior)  # (n, K)
         if ctx.index >= _FIRST_CENTROIDS:
             aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
