@@ -1,6 +1,7 @@
 """rofl-plus: corrected labels, the noise model behind them, the memory, and the way back to rofl."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -426,6 +427,31 @@ def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
         assert method.check_sums(update, server_state, claims) is None, index
         server_state = method.server_update(server_state, update, RoundContext(index, toy.SEED))
         assert bool(has_centroid(server_state.aux["centroids"]).any()) == (index >= 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        ("fit/rate", lambda value: value * 0 + 1e6),  # any noise rate and any judge, as it likes
+        ("fit/rate", lambda value: value.index_fill(0, torch.tensor([1]), -1e9)),
+        ("fit/temperature", lambda value: value * 1e4),
+        ("fit/confidence", lambda value: value + 1e4),
+        ("fit/counts", lambda value: value - 1e3),
+        ("fit/confusion", lambda value: value + 100),
+        ("fit/labels", lambda value: value * 1e6),
+        ("fit/agreement", lambda value: torch.tensor([90.0, 24.0, 24.0, 24.0])),
+        ("fit/agreement", lambda value: torch.tensor([9.0, 24.0, -99.0, 24.0])),
+        ("fit/rate", lambda value: value * float("nan")),
+    ],
+)
+def test_evidence_that_no_samples_can_give_is_refused(name: str, lie: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """A site could otherwise choose the noise, the temperature and the judge for all."""
+    start = believed(PLUS.init(toy.network()))
+    update = toy.train(PLUS, start, CLIENTS[0], 4)
+    claims = Claims(samples=len(CLIENTS[0]), clients=1)
+    assert PLUS.check_sums(update, start, claims) is None
+    lying = replace(update, aux=update.aux | {name: lie(update.aux[name])})
+    assert PLUS.check_sums(lying, start, claims) is not None
 
 
 @pytest.mark.parametrize("name", ["lambda_cen", "lambda_e"])

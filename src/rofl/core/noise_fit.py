@@ -5,12 +5,15 @@ Its likelihood of a label y is the sum over classes c of p_c(image; temperature)
 model that has not learnt their labels by heart.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 64.0)
 RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
 _TINY = 1e-9  # keeps logarithms finite
+LOWEST = math.log(_TINY)  # log-likelihood of one label
 
 
 def tempered(log_probs: Tensor, temperature: float) -> Tensor:

@@ -246,6 +246,33 @@ class NoiseModel:
         sums["fit/confusion"].index_put_((chosen.argmax(dim=1), labels), posterior.new_ones(()), accumulate=True)
         return {name: value.float() for name, value in sums.items()}
 
+    @staticmethod
+    def check(sums: Tensors, samples: float) -> str | None:
+        """Return what no evidence of so many samples can have, or None.
+
+        A client that lies within these limits still has the weight of its samples; docs/security.md.
+
+        Args:
+            sums: of one client, or of several.
+            samples: how many they declared.
+        """
+        slack = 0.01 * samples + 1  # sums travel rounded
+        limits = dict.fromkeys(("fit/counts", "fit/confusion", "fit/labels"), (-slack, samples + slack))
+        for name, (low, high) in limits.items():
+            if not low <= float(sums[name].min()) or not float(sums[name].sum()) <= high:
+                return f"it counts {float(sums[name].sum()):.6g} of {samples:.6g} samples as {name!r}"
+        before, judged, after, trained = sums["fit/agreement"].tolist()
+        if not -slack <= before <= judged + slack <= samples + 2 * slack:
+            return f"it counts {before:.6g} of {judged:.6g} samples as right before training"
+        if not -slack <= after <= trained + slack <= samples + 2 * slack:
+            return f"it counts {after:.6g} of {trained:.6g} samples as right after training"
+        lowest = noise_fit.LOWEST * samples
+        ranges = {"fit/temperature": (lowest, 0.0), "fit/rate": (lowest, 0.0), "fit/confidence": (0.0, samples)}
+        for name, (low, high) in ranges.items():
+            if not low - slack <= float(sums[name].min()) or not float(sums[name].max()) <= high + slack:
+                return f"it has a number in {name!r} that {samples:.6g} samples cannot give"
+        return None
+
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
 

@@ -18,7 +18,7 @@ from rofl.core import losses
 from rofl.core.noise_posterior import sharpen
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
-from rofl.methods.base import RoundContext, ServerState, Update
+from rofl.methods.base import Claims, RoundContext, ServerState, Update
 from rofl.methods.inference import predict_client
 from rofl.methods.local_sgd import MetricSums
 from rofl.methods.noise_model import JUDGES, NoiseModel, sharpening_power
@@ -164,6 +164,17 @@ class RoflPlus(Rofl):
         if not self._goes_beyond:
             return zero
         return replace(zero, aux=zero.aux | NoiseModel.zero_sums(len(server_state.aux["centroids"])))
+
+    def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
+        """Check what `Rofl` checks, and that the evidence about the noise can be that of so many samples.
+
+        Args:
+            total: the update, or a sum of updates.
+            server_state: the state that was broadcast.
+            claims: what is known of the clients.
+        """
+        problem = super().check_sums(total, server_state, claims)
+        return problem if problem or not self._goes_beyond else NoiseModel.check(total.aux, claims.samples)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
