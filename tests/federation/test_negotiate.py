@@ -81,7 +81,9 @@ def test_a_dry_run_lists_facts_arrays_and_sums(scans: Path) -> None:
     facts = {"client", "name", "samples", "protocol", "side", "channels", "classes", "mask key", "mask signature"}
     assert set(outgoing.info.fields()) == facts
     assert set(outgoing.tensors) == {"model", "aux"}
-    evidence = {f"fit/{name}" for name in ("temperature", "rate", "confidence", "counts", "labels", "agreement")}
+    evidence = {
+        f"fit/{name}" for name in ("temperature", "rate", "confidence", "counts", "confusion", "labels", "agreement")
+    }
     assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "bounds/norms"} | evidence
     assert outgoing.sums["weight"] == 24
     assert all(isinstance(value, float) for value in outgoing.sums.values())

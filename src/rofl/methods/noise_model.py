@@ -184,7 +184,7 @@ class NoiseModel:
     @property
     def classifier_weight(self) -> float:
         """The weight of the classifier in the judgement of a sample, one of `JUDGES`; the rest is the centroids'."""
-        return JUDGES[round(float(self.numbers[_JUDGE]))]
+        return JUDGES[int(self.numbers[_JUDGE].nan_to_num().round().clamp(0, len(JUDGES) - 1))]
 
     @property
     def samples(self) -> float:
