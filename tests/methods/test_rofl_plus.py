@@ -454,21 +454,6 @@ def test_evidence_that_no_samples_can_give_is_refused(name: str, lie: Callable[[
     assert PLUS.check_sums(lying, start, claims) is not None
 
 
-@pytest.mark.parametrize(("belief", "goes_by_it"), [(0.0, True), (0.4, True), (0.5, False), (1.0, False)])
-def test_an_audit_goes_by_the_fitted_noise_as_long_as_the_model_is_little_believed(
-    belief: float, goes_by_it: bool
-) -> None:
-    start = believed(PLUS.init(toy.network()), temperature=2.8, belief=belief)
-    fitted = PLUS.fitted_noise(start)
-    assert (fitted is not None) == goes_by_it
-    if fitted is not None:
-        assert fitted.temperature == pytest.approx(2.8)
-        torch.testing.assert_close(fitted.matrix, noise.symmetric(toy.CLASSES, 0.3), atol=1e-6, rtol=0)
-    start.aux["noise/matrix"].fill_(-3.0)  # as noise for privacy leaves it
-    assert PLUS.fitted_noise(start) is None
-    assert OFF.fitted_noise(OFF.init(toy.network())) is None
-
-
 @pytest.mark.parametrize("name", ["lambda_cen", "lambda_e"])
 def test_the_papers_other_terms_can_be_switched_on(name: str) -> None:
     start = believed(PLUS.init(toy.network()))

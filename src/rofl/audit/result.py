@@ -19,7 +19,6 @@ from rofl.audit.suspect_list import SuspectRow
 from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
 from rofl.core.centroids import has_centroid
 from rofl.core.classification import class_probabilities
-from rofl.core.noise_fit import FittedNoise
 from rofl.core.noise_posterior import transition
 from rofl.core.rng import generator
 from rofl.data.federated import FederatedDataset
@@ -134,7 +133,6 @@ def audit_labels(
     logits: Tensor,
     features: Tensor,
     noise: LabelNoise | None = None,
-    fitted: FittedNoise | None = None,
 ) -> AuditResult:
     """Judge all training labels by a model.
 
@@ -147,13 +145,9 @@ def audit_labels(
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
         noise: as estimated over all sites of a federation; estimated from these samples where None.
-        fitted: as the method found it while it trained; it counts in the place of `noise`.
     """
-    if fitted is not None:
-        suspects = find_suspects(federated.labels, class_probabilities(logits / fitted.temperature), fitted.matrix)
-    else:
-        matrix = None if noise is None else noise.discounted()
-        suspects = find_suspects(federated.labels, class_probabilities(logits), matrix)
+    matrix = None if noise is None else noise.discounted()
+    suspects = find_suspects(federated.labels, class_probabilities(logits), matrix)
     if centroids is None or not bool(has_centroid(centroids).any()):  # none, or none yet
         untrusted = logits.argmax(dim=1) != federated.labels
     else:

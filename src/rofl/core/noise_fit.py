@@ -6,7 +6,6 @@ model that has not learnt their labels by heart.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,14 +14,6 @@ TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 6
 RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
 _TINY = 1e-9  # keeps logarithms finite
 LOWEST = math.log(_TINY)  # log-likelihood of one label
-
-
-@dataclass(frozen=True)
-class FittedNoise:
-    """A noise model as it was fitted to given labels while a network learnt from them."""
-
-    matrix: Tensor  # (K, K) float64, Q[i, j] = P(label = j | class = i)
-    temperature: float  # of the network's probabilities
 
 
 def tempered(log_probs: Tensor, temperature: float) -> Tensor:

@@ -174,8 +174,7 @@ class SiteClient:
     def _audit(self, server_state: ServerState, noise: LabelNoise | None) -> tuple[AuditResult, Tensor]:
         """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
         logits, features = self._predict(server_state)
-        centroids, fitted = server_state.aux.get("centroids"), self.experiment.build_method().fitted_noise(server_state)
-        return audit_labels(self.federated, centroids, logits, features, noise, fitted), logits
+        return audit_labels(self.federated, server_state.aux.get("centroids"), logits, features, noise), logits
 
     def _counts(self, result: AuditResult) -> SiteReport:
         labels, suspects = self.federated.labels, result.suspects

@@ -13,7 +13,6 @@ from typing import Protocol, Self
 
 import torch
 
-from rofl.core.noise_fit import FittedNoise
 from rofl.core.rng import generator
 from rofl.core.tensors import Tensors, add
 from rofl.data import ClientDataset
@@ -180,13 +179,6 @@ class Method(Protocol):
             total: the update, or a sum of updates.
             server_state: the state that was broadcast.
             claims: what is known of the clients.
-        """
-        return None
-
-    def fitted_noise(self, server_state: ServerState) -> FittedNoise | None:
-        """Return the label noise that the method found while it trained, where an audit should go by it.
-
-        By default, and where it is None, an audit estimates the noise from the predictions of the final model.
         """
         return None
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from rofl.core import noise, noise_fit, noise_posterior
-from rofl.core.noise_fit import FittedNoise
 from rofl.core.tensors import Tensors
 
 _FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
@@ -23,8 +22,6 @@ _FULL_DISAGREEMENT = (
     0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
 )
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
-_AUDITED_BELIEF = 0.5  # from which an audit goes by what the final model predicts
-_ROW_SUM = 1e-3  # by which the sum of a row of Q may differ from 1
 _CHUNK = 2**20  # probabilities at a time, at all temperatures
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
 _PATTERN_MIX = 0.02  # of symmetric noise in the pattern, for the same reason
@@ -248,18 +245,6 @@ class NoiseModel:
         sums["fit/counts"].T.index_add_(0, labels, posterior)  # class by label
         sums["fit/confusion"].index_put_((chosen.argmax(dim=1), labels), posterior.new_ones(()), accumulate=True)
         return {name: value.float() for name, value in sums.items()}
-
-    def fitted(self) -> FittedNoise | None:
-        """Return the noise for an audit by a model that is little believed; None for one that is believed.
-
-        What a weak model gets wrong would be counted as wrong labels by an estimate from its predictions; this one is
-        of the first rounds, in which nothing was learnt by heart. Noise for privacy may leave no noise model at all.
-        """
-        matrix, temperature = self.noise_matrix.double(), float(self.numbers[_TEMPERATURE])
-        is_noise = bool((matrix >= 0).all()) and bool(((matrix.sum(dim=1) - 1).abs() < _ROW_SUM).all())
-        if not is_noise or not temperature > 0 or not self.belief < _AUDITED_BELIEF:
-            return None
-        return FittedNoise(matrix, temperature)
 
     @staticmethod
     def check(sums: Tensors, samples: float) -> str | None:

@@ -6,7 +6,6 @@ from typing import Self
 
 import torch
 
-from rofl.core.noise_fit import FittedNoise
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, Method, RoundContext, ServerState, Update
@@ -86,10 +85,6 @@ class ProcessedMethod(Method):
                 return problem
             total = opened
         return self.method.check_sums(total, received, claims)
-
-    def fitted_noise(self, server_state: ServerState) -> FittedNoise | None:
-        """Return the label noise that the method found, by the state that it receives."""
-        return self.method.fitted_noise(self._received(server_state)[-1])
 
     def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
         """Combine the updates by the first postprocessor that does, or add them."""

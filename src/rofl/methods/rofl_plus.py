@@ -15,7 +15,6 @@ from torch.nn.functional import one_hot
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.noise_fit import FittedNoise
 from rofl.core.noise_posterior import sharpen
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
@@ -240,10 +239,6 @@ class RoflPlus(Rofl):
         state = history | {"memory": memory, _RECEIVED: _length(server_state.model)}
         state |= {_OWN + name: value for name, value in own.items()}
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), state
-
-    def fitted_noise(self, server_state: ServerState) -> FittedNoise | None:
-        """Return the noise that was fitted in training, as long as the model is little believed."""
-        return NoiseModel.read(server_state.aux).fitted() if self._goes_beyond else None
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
         """Return the state of `Rofl`, with a shorter step of the weights towards the end, and the noise fitted anew."""

@@ -55,7 +55,6 @@ def audit_run(
                 saved.aux.get("centroids"),
                 *simulation.predict(saved, "train", len(federated.labels)),
                 folder.audit.read_noise(len(federated.images.classes)),
-                experiment.build_method().fitted_noise(saved),
             )
         folder.audit.write(result)
         folder.model.write_encoder(federated.images.encoder)  # runs of 0.1 have none

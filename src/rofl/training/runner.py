@@ -139,8 +139,7 @@ def _continue(
             saved, tested = trained.selected_state, len(federated.images.test_labels)
             logits, features = simulation.predict(saved, "train", len(federated.labels))
             test_logits = simulation.predict(saved, "test", tested)[0] if tested else None
-        fitted = experiment.build_method().fitted_noise(saved)
-        audit = audit_labels(federated, saved.aux.get("centroids"), logits, features, fitted=fitted)
+        audit = audit_labels(federated, saved.aux.get("centroids"), logits, features)
         summary = RunOutcome(experiment, network, trained, audit, logits, test_logits).write(folder)
         return Run(folder.path, experiment, summary, trained.history)
     except KeyboardInterrupt:
