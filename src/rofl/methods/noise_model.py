@@ -257,9 +257,8 @@ class NoiseModel:
             samples: how many they declared.
         """
         slack = 0.01 * samples + 1  # sums travel rounded
-        limits = dict.fromkeys(("fit/counts", "fit/confusion", "fit/labels"), (-slack, samples + slack))
-        for name, (low, high) in limits.items():
-            if not low <= float(sums[name].min()) or not float(sums[name].sum()) <= high:
+        for name in ("fit/counts", "fit/confusion", "fit/labels"):
+            if not float(sums[name].min()) >= -slack or not float(sums[name].sum()) <= samples + slack:
                 return f"it counts {float(sums[name].sum()):.6g} of {samples:.6g} samples as {name!r}"
         before, judged, after, trained = sums["fit/agreement"].tolist()
         if not -slack <= before <= judged + slack <= samples + 2 * slack:
