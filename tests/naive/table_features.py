@@ -25,7 +25,8 @@ def column_features(texts: list[str], train: list[int]) -> list[list[float]]:
         mean = math.fsum(known) / len(known) if known else 0.0
         variance = math.fsum((number - mean) ** 2 for number in known) / len(known) if known else 0.0
         deviation = math.sqrt(variance) if len(set(known)) > 1 else 1.0
-        return [[0.0 if number is None else (number - mean) / deviation] for number in numbers]
+        scaled = [0.0 if number is None else (number - mean) / deviation for number in numbers]
+        return [[max(-1e6, min(1e6, number))] for number in scaled]
     kinds = sorted({texts[row] for row in train} - {""}, key=in_order)
     if len(kinds) > 100:
         return [[] for _ in texts]

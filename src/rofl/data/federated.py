@@ -115,8 +115,9 @@ class FederatedDataset:
 def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> FederatedDataset:
     """Load a data set, corrupt its labels and distribute it over clients.
 
-    Noise is applied to the whole set before it is distributed, so the clients' noise rates vary by chance; noise that
-    differs between clients by design is applied after the distribution.
+    Clients with classes of their own differ in what their samples are, not in how these were labelled: a skewed
+    partition follows the true classes, as far as they are known. Noise is drawn for the whole set, so the noise rates
+    of clients vary by chance, unless they differ by design.
 
     Args:
         spec: the settings; equal settings give equal results.
@@ -137,12 +138,10 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     parts: Sequence[Tensor]
     if data.split:
         labels, parts = read_split(Path(data.split), images.train_labels, len(images.classes), spec)
-    elif spec.noise.per_client:
-        parts = _partition(images, images.train_labels, spec)
-        labels = corrupt_clients(images, parts, spec)
     else:
-        labels = corrupt_labels(images, spec, data_dir)
-        parts = _partition(images, labels, spec)
+        parts = _partition(images, images.train_labels, spec)
+        per_client = spec.noise.per_client
+        labels = corrupt_clients(images, parts, spec) if per_client else corrupt_labels(images, spec, data_dir)
     if data.labels:  # last, so that every client keeps its samples
         labels = read_labels(Path(data.labels), images.samples, images.classes, labels, images.test_ids)
     if data.brightness:
@@ -185,7 +184,13 @@ def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
 
 
 def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Tensor]:
-    """Return the rows of each client, by the partition of the settings."""
+    """Return the rows of each client, by the partition of the settings.
+
+    Args:
+        images: the data set.
+        labels: (N,) by which clients differ.
+        spec: the settings.
+    """
     data, rng = spec.data, numpy_generator(spec.seed, "partition")
     if _keeps_owners(images, spec):
         return _by_owner(images, spec.clients)

@@ -16,7 +16,7 @@ def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) ->
     """Return equal random parts (the paper's setting).
 
     Args:
-        labels: (N,) given labels; only their number matters here.
+        labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.
@@ -34,7 +34,7 @@ def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator,
     See McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
 
     Args:
-        labels: (N,) given labels.
+        labels: (N,) by which clients differ: true ones, as far as they are known.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.
@@ -55,7 +55,7 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
     As usual, it is drawn again until every client has `minimum` samples.
 
     Args:
-        labels: (N,) given labels.
+        labels: (N,) by which clients differ: true ones, as far as they are known.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.

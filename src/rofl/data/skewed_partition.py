@@ -19,7 +19,7 @@ def bernoulli(
     class at a client, without a client for a class, or with a client below the minimum are drawn again.
 
     Args:
-        labels: (N,) given labels.
+        labels: (N,) by which clients differ: true ones, as far as they are known.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.
@@ -53,7 +53,7 @@ def by_classes(labels: Tensor, clients: int, minimum: int, rng: np.random.Genera
     Classes are dealt out as evenly as can be, and the samples of a class in equal shares to those that hold it.
 
     Args:
-        labels: (N,) given labels.
+        labels: (N,) by which clients differ: true ones, as far as they are known.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.
@@ -82,7 +82,7 @@ def quantity(labels: Tensor, clients: int, minimum: int, rng: np.random.Generato
     """Return random parts of unequal sizes: a minimum for all, and Dirichlet(alpha) shares of the rest.
 
     Args:
-        labels: (N,) given labels; only their number matters here.
+        labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
         rng: the source of randomness.

@@ -223,6 +223,13 @@ def test_a_column_of_huge_numbers_is_refused():
         TableEncoder.fit(["x"], [("1e308",), ("-1e308",), ("1.5e308",)], range(3))
 
 
+def test_a_number_far_beyond_all_training_rows_stays_finite() -> None:
+    encoder = TableEncoder.fit(["x"], [("1",), ("2",), ("1e300",), ("-1e308",)], range(2))
+    by_text = encoder.transform([("1e300",), ("-1e308",)])
+    assert by_text.flatten().tolist() == [1e6, -1e6]
+    assert torch.equal(by_text, encoder.transform_array(np.array([[1e300], [-1e308]])))
+
+
 def test_an_encoder_that_is_nested_deeply_is_refused_in_one_sentence() -> None:
     with pytest.raises(UserError, match="is damaged"):
         encoder_from_json("[" * 100_000)

@@ -38,6 +38,8 @@ class SkippedColumn(Spec):
     name: str
 
 
+FARTHEST = 1e6  # standard deviations from the mean; a number beyond is a typing error, and no network could read it
+
 Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discriminator="kind")]
 
 
@@ -110,7 +112,7 @@ def encode_column(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -
         texts: its cells, cleaned.
 
     Returns:
-        (N, 1) for numbers, (N, number of values) for a category.
+        (N, 1) for numbers, within `FARTHEST`; (N, number of values) for a category.
     """
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -129,5 +131,6 @@ def encode_column(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -
     imputer = SimpleImputer(strategy="constant", fill_value=column.mean, keep_empty_features=True)
     scaler = StandardScaler().fit(np.zeros((1, 1)))  # fitted in form only: the parameters were fitted before
     scaler.mean_, scaler.scale_ = np.array([column.mean]), np.array([column.scale])
-    scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers))
+    with np.errstate(over="ignore"):  # clipped in the same line
+        scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers)).clip(-FARTHEST, FARTHEST)
     return scaled

@@ -16,6 +16,7 @@ from rofl.core.serialization import parse_record
 from rofl.core.settings import Spec
 from rofl.data.user.names import list_some, natural, plural
 from rofl.data.user.table_columns import (
+    FARTHEST,
     HINT,
     CategoryColumn,
     Column,
@@ -125,7 +126,8 @@ class TableEncoder(Spec):
         fitted = [column for column in self.columns if isinstance(column, NumberColumn)]
         means, scales = (np.array([getattr(column, name) for column in fitted]) for name in ("mean", "scale"))
         numbers = values.astype(np.float64)
-        features = (np.where(np.isfinite(numbers), numbers, means) - means) / scales
+        with np.errstate(over="ignore"):  # clipped in the same line
+            features = ((np.where(np.isfinite(numbers), numbers, means) - means) / scales).clip(-FARTHEST, FARTHEST)
         return torch.from_numpy(features.astype(np.float32))[:, :, None, None]
 
     def codes(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:

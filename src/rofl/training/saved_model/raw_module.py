@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from rofl.data.preprocessing import AnyPreprocessing, ImagePreprocessing, TablePreprocessing
 from rofl.data.transforms import center_crop
-from rofl.data.user.table_columns import CategoryColumn, NumberColumn
+from rofl.data.user.table_columns import FARTHEST, CategoryColumn, NumberColumn
 from rofl.models import Network
 
 
@@ -78,7 +78,7 @@ class _Number(nn.Module):
 
     def forward(self, numbers: Tensor) -> Tensor:
         known = torch.where(numbers.isnan(), self.mean, numbers)
-        return ((known - self.mean) / self.scale)[:, None]
+        return ((known - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)[:, None]
 
 
 class _Category(nn.Module):
