@@ -17,6 +17,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import rofl
+from rofl.audit.held_out_noise import DISCOUNTS, HeldOutSums, ScoreSums
 from rofl.audit.noise_estimation import (
     LabelNoise,
     PredictionSums,
@@ -28,6 +29,7 @@ from rofl.audit.noise_estimation import (
 )
 from rofl.audit.suspect_list import SuspectRow, read_suspects
 from rofl.config.schema import Experiment
+from rofl.core.noise_posterior import flat_pattern
 from rofl.core.rng import generator
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, make_client_app
@@ -36,13 +38,16 @@ from rofl.federation.farewells import Farewells
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.noise_records import (
     decode_predictions,
+    decode_scores,
     decode_sure,
     encode_predictions,
+    encode_scores,
     encode_sure,
-    get_mean_doubt,
     get_noise,
-    put_mean_doubt,
+    get_noise_facts,
+    no_held_out,
     put_noise,
+    put_noise_facts,
 )
 from rofl.federation.protocol import RoundRequest, encode_request, put_sums
 from rofl.federation.round_driver import RoundDriver
@@ -219,6 +224,67 @@ def test_equal_doubts_of_all_samples_are_all_sure_after_rounding() -> None:
     assert sum_sure(labels, probabilities, sent.mean_doubt) == SureSums(400, 100)
 
 
+HELD_OUT = {"data__validation_share": 0.25, "data__partition": "iid"}
+
+
+@pytest.fixture(scope="module")
+def with_held_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("held-out") / "run"
+    rofl.run(settings(**HELD_OUT), folder, workers=0)
+    return folder
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_held_out_samples_of_all_sites_give_the_lists_of_a_local_run(
+    masks: bool, with_held_out: Path, tmp_path: Path
+) -> None:
+    federation = Federation(settings(**HELD_OUT), tmp_path / "sites", masks)
+    assert federation.finish(with_held_out) == {0, 1, 2}
+    assert "query.scores" in federation.kinds
+    assert equal_lists(federation, with_held_out) == [0, 1, 2]
+    noise = RunDir(tmp_path / "sites").audit.read_noise(10)
+    assert noise is not None
+    assert noise.temperature is not None
+    scores = torch.tensor([row.score for rows in federation.lists().values() for row in rows])
+    assert float(scores.mean()) == pytest.approx(noise.rate, abs=0.02)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_coordinator_that_is_killed_before_the_third_sums_goes_on(
+    masks: bool, with_held_out: Path, tmp_path: Path
+) -> None:
+    def kill(message: Message, who: int) -> RecordDict | None:
+        if (message.metadata.message_type, who) == ("query.scores", 1):
+            raise Killed
+        return None
+
+    federation = Federation(settings(**HELD_OUT), tmp_path / "sites", masks, kill)
+    with pytest.raises(Killed):
+        federation.finish(with_held_out)
+    federation.answer = lambda message, client: None
+    assert federation.finish(with_held_out) == {0, 1, 2}
+    assert equal_lists(federation, with_held_out) == [0, 1, 2]
+    assert federation.kinds.count("query.sure") == SITES
+
+
+def test_where_no_site_sends_scores_they_are_not_calibrated(with_held_out: Path, tmp_path: Path) -> None:
+    federation = Federation(settings(**HELD_OUT), tmp_path / "sites", answer=silent("query.scores", clients=(0, 1, 2)))
+    assert federation.finish(with_held_out) == {0, 1, 2}
+    noise = RunDir(tmp_path / "sites").audit.read_noise(10)
+    assert noise is not None
+    assert (noise.temperature is not None, noise.learnt) == (True, 0.0)
+
+
+def test_held_out_sums_stay_where_the_policy_does_not_let_evaluations_leave(tmp_path: Path) -> None:
+    gate = SiteGate(SitePolicy(min_samples_per_evaluation=30), own_data=True, log=EventLog(tmp_path / "log"))
+    few, enough = (HeldOutSums(torch.full((13, 17), -1.0).double(), count) for count in (29, 30))
+    assert gate.sure(SureSums(5, 1), few)[1].samples == 0
+    assert gate.sure(SureSums(5, 1), enough) == (SureSums(5, 1), enough)
+    assert read_log(tmp_path / "log")[-1].facts["samples"] == 29
+    closed = SiteGate(SitePolicy(send_evaluation=False), own_data=True)
+    assert closed.sure(SureSums(5, 1), enough)[1].samples == 0
+
+
 # --- sites that do not answer, or answer nonsense ---
 
 
@@ -273,6 +339,10 @@ def first_pass(samples: Any = 6, doubt: Any = 1.5, table: torch.Tensor = TABLE) 
     return put_tensors(put_sums(RecordDict(), {"samples": samples, "doubt": doubt}), tables={"predicted": table})
 
 
+def second_pass(sure: SureSums = SureSums(2, 1), held_out: float = 0.0, samples: int = 3) -> RecordDict:  # noqa: B008
+    return encode_sure(sure, HeldOutSums(torch.full((13, 17), held_out).double(), samples))
+
+
 BAD_PREDICTIONS = {
     "nothing": (RecordDict(), "it has no record 'sums'"),
     "a negative count": (first_pass(table=TABLE - 2), "its table does not count 6 samples"),
@@ -291,9 +361,34 @@ BAD_SURE = {
     "nothing": (RecordDict(), "it has no record 'sums'"),
     "nan": (put_sums(RecordDict(), {"sure": float("nan"), "disagreements": 0}), "its sure cannot be counted"),
     "negative": (put_sums(RecordDict(), {"sure": 5, "disagreements": -1}), "its disagreements cannot be counted"),
-    "too many": (encode_sure(SureSums(7, 1)), "it counts 1 disagreements of 7 samples, and 6 were declared"),
-    "more disagreements": (encode_sure(SureSums(2, 3)), "it counts 3 disagreements of 2 samples"),
+    "too many": (second_pass(SureSums(7, 1)), "it counts 1 disagreements of 7 samples, and 6 were declared"),
+    "more disagreements": (second_pass(SureSums(2, 3)), "it counts 3 disagreements of 2 samples"),
+    "no likelihoods": (
+        put_sums(RecordDict(), {"sure": 2, "disagreements": 1, "held out": 0}),
+        "it has no arrays, or no layout of them",
+    ),
+    "too many held out": (second_pass(held_out=-1.0, samples=7), "it holds out 7 samples, and 6 were declared"),
+    "likelihoods above 0": (second_pass(held_out=0.5), "its likelihoods are none of 3 labels"),
+    "likelihoods below all": (second_pass(held_out=-100.0), "its likelihoods are none of 3 labels"),
+    "another grid": (
+        encode_sure(SureSums(2, 1), HeldOutSums(torch.zeros(17, 13).double(), 3)),
+        "it has no likelihoods",
+    ),
 }
+BAD_SCORES = {
+    "nothing": (RecordDict(), "it has no record 'sums'"),
+    "too many": (encode_scores(ScoreSums(torch.zeros(9), 7)), "it counts 7 samples, and 6 were declared"),
+    "another number": (encode_scores(ScoreSums(torch.zeros(8), 3)), "it has no scores"),
+    "above 1": (encode_scores(ScoreSums(torch.full((9,), 5.0), 3)), "its scores are none of 3 samples"),
+    "negative": (encode_scores(ScoreSums(torch.full((9,), -1.0), 3)), "its scores are none of 3 samples"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_SCORES))
+def test_wrong_sums_of_scores_are_refused(name: str) -> None:
+    content, sentence = BAD_SCORES[name]
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        decode_scores(content, declared=6)
 
 
 @pytest.mark.parametrize("name", sorted(BAD_PREDICTIONS))
@@ -316,7 +411,7 @@ def test_a_site_that_counts_more_than_it_declared_is_left_out_of_the_sums(
 ) -> None:
     huge = {
         "query.noise": encode_predictions(PredictionSums(10**6 * torch.ones(10, 10).long(), 5.0)),
-        "query.sure": encode_sure(SureSums(10**6, 10**6)),
+        "query.sure": encode_sure(SureSums(10**6, 10**6), no_held_out()),
     }
 
     def answer(message: Message, client: int) -> RecordDict | None:
@@ -350,8 +445,8 @@ def test_under_masks_a_sum_of_more_samples_than_declared_is_not_used(
 # --- a coordinator's estimate that cannot be used ---
 
 
-def estimate(matrix: Any, learnt: float = 0.5) -> RecordDict:
-    return put_noise(RecordDict(), LabelNoise(torch.as_tensor(matrix), learnt))
+def estimate(matrix: Any, learnt: float = 0.5, temperature: float | None = None) -> RecordDict:
+    return put_noise(RecordDict(), LabelNoise(torch.as_tensor(matrix), learnt, temperature))
 
 
 EYE = torch.eye(2, dtype=torch.float64)
@@ -366,6 +461,8 @@ BAD_NOISE = {
     "another type": (estimate(EYE.long()), "its noise matrix is not one of 2 classes"),
     "learnt above 1": (estimate(EYE, 1.5), "its learnt is not between 0 and 1"),
     "learnt is nan": (estimate(EYE, float("nan")), "its learnt is not between 0 and 1"),
+    "too cold": (estimate(EYE, temperature=1e-9), "its temperature is not between 0.1 and 64"),
+    "temperature is nan": (estimate(EYE, temperature=float("nan")), "its temperature is not between 0.1 and 64"),
     "learnt is missing": (
         RecordDict({"noise matrix": ArrayRecord({"noise matrix": Array(np.eye(2))})}),
         "its learnt is not between 0 and 1",
@@ -390,14 +487,20 @@ def test_a_site_refuses_a_wrong_estimate_and_goes_on_alone(name: str) -> None:
 
 
 def test_an_estimate_arrives_as_it_was_sent() -> None:
-    found = get_noise(estimate(EYE, 0.25), classes=2)
+    found = get_noise(estimate(EYE, 0.25, 1.5), classes=2)
     assert found is not None
-    assert (found.matrix.tolist(), found.learnt) == (EYE.tolist(), 0.25)
+    assert (found.matrix.tolist(), found.learnt, found.temperature) == (EYE.tolist(), 0.25, 1.5)
     assert get_noise(RecordDict(), classes=2) is None
-    assert get_mean_doubt(put_mean_doubt(RecordDict(), 0.125)) == 0.125
-    for wrong in (RecordDict(), put_mean_doubt(RecordDict(), float("nan")), put_mean_doubt(RecordDict(), -1.0)):
+    doubt, pattern = get_noise_facts(put_noise_facts(RecordDict(), 0.125, EYE), classes=2)
+    assert (doubt, pattern.tolist()) == (0.125, EYE.tolist())
+    for wrong in (float("nan"), -1.0):
         with pytest.raises(ValueError, match="its mean doubt is not between 0 and 1"):
-            get_mean_doubt(wrong)
+            get_noise_facts(put_noise_facts(RecordDict(), wrong, EYE), classes=2)
+    for matrix in (2 * EYE, torch.eye(3, dtype=torch.float64)):
+        with pytest.raises(ValueError, match="its noise matrix"):
+            get_noise_facts(put_noise_facts(RecordDict(), 0.5, matrix), classes=2)
+    with pytest.raises(ValueError, match="it has no noise matrix"):
+        get_noise_facts(RecordDict(), classes=2)
 
 
 def test_a_wrong_estimate_changes_no_list(local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,8 +549,12 @@ def test_sums_are_zeros_where_the_policy_says_so(scans: Path) -> None:  # noqa: 
     site.ask("train", chosen)
     sums = decode_predictions(site.ask("query.noise", chosen), classes=3, declared=0)
     assert (sums.samples, sums.doubt) == (0, 0)
-    request = put_mean_doubt(encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen)), 0.5)
-    assert decode_sure(site.app(Message(request, 2, "query.sure"), site.context).content, 0) == SureSums(0, 0)
+    plain = encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen))
+    request = put_noise_facts(plain, 0.5, flat_pattern(3))
+    sure, held_out = decode_sure(site.app(Message(request, 2, "query.sure"), site.context).content, 0)
+    assert (sure, held_out.samples) == (SureSums(0, 0), 0)
+    request = put_noise(plain, LabelNoise(flat_pattern(3), 0.0, 1.0))
+    assert decode_scores(site.app(Message(request, 2, "query.scores"), site.context).content, 0).samples == 0
 
 
 # --- a coordinator that is killed ---
@@ -475,13 +582,21 @@ def test_a_coordinator_that_is_killed_on_the_way_goes_on_with_the_same_estimate(
 def test_the_sums_outlive_the_coordinator_and_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "farewells.json"
     Farewells(path).add_predictions(PredictionSums(TABLE, 1.25), [0, 2])
-    Farewells(path).add_sure(SureSums(4, 1))
+    held_out = HeldOutSums(torch.full((13, 17), -2.5).double(), 9)
+    Farewells(path).add_sure(SureSums(4, 1), held_out)
+    Farewells(path).add_scores(ScoreSums(torch.tensor(DISCOUNTS), 6))
     found = Farewells(path)
+    assert found.held_out is not None
+    assert found.scores is not None
+    assert (found.held_out.likelihoods.tolist(), found.held_out.samples) == (held_out.likelihoods.tolist(), 9)
+    assert (found.scores.scores.tolist(), found.scores.samples) == (list(DISCOUNTS), 6)
     assert found.predictions is not None
     assert (found.predictions.counts.tolist(), found.predictions.doubt) == (TABLE.tolist(), 1.25)
     assert (found.counted, found.sure) == ({0, 2}, SureSums(4, 1))
     facts = json.loads(path.read_text())
-    for name, value in (("doubt", -1.0), ("sure", [7, 1]), ("predictions", [[1, 2]]), ("counted", 7)):
+    none = {"samples": 3, "likelihoods": [[1.0]]}
+    wrong = (("doubt", -1.0), ("sure", [70, 1]), ("predictions", [[1, 2]]), ("counted", 7), ("held_out", none))
+    for name, value in (*wrong, ("scores", {"samples": 1, "sums": [2.0]})):
         path.write_text(json.dumps({**facts, "noise": {**facts["noise"], name: value}}))
         with pytest.raises(UserError, match="is damaged"):
             Farewells(path)

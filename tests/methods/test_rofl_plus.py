@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
 from rofl.core.centroids import has_centroid
-from rofl.core.noise_posterior import sharpen
+from rofl.core.noise_posterior import noise_pattern, sharpen
 from rofl.core.tensors import digest
 from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
@@ -23,7 +23,6 @@ from rofl.methods.noise_model import (
     NoiseModel,
     deserved_belief,
     learnt_by_heart,
-    noise_pattern,
     raise_rate,
     sharpening_power,
 )

@@ -18,6 +18,7 @@ from rofl.core.serialization import parse_json
 
 _ROUNDING = 1e-9  # of a mean, which must not come out below all samples
 _ROW_SUM = 1e-6  # by which the sum of a row may differ from 1
+_COLDEST, _HOTTEST = 0.1, 64.0  # temperatures
 
 
 def noise_ratio(flagged: Tensor) -> float:
@@ -176,6 +177,14 @@ class LabelNoise:
 
     matrix: Tensor  # (K, K) float64, Q[i, j] = P(label = j | class = i)
     learnt: float  # 0 to 1, see `memorized_share`
+    temperature: float | None = (
+        None  # of the model's probabilities; None where no held-out samples were there to fit it
+    )
+
+    @property
+    def rate(self) -> float:
+        """The rate of wrong labels, the mean over classes."""
+        return float(1 - self.matrix.diagonal().mean())
 
     def check(self, classes: int) -> None:
         """Raise a ValueError where this is no estimate for so many classes."""
@@ -188,18 +197,23 @@ class LabelNoise:
             raise ValueError("a row of its noise matrix does not sum to 1")
         if not 0 <= self.learnt <= 1:
             raise ValueError("its share of learnt noise is not between 0 and 1")
+        if self.temperature is not None and not _COLDEST <= self.temperature <= _HOTTEST:
+            raise ValueError(f"its temperature is not between {_COLDEST} and {_HOTTEST}")
 
     def to_json(self) -> str:
         """Return it as JSON; `from_json` gives the same bits."""
-        return json.dumps({"matrix": self.matrix.tolist(), "learnt": self.learnt}) + "\n"
+        facts = {"matrix": self.matrix.tolist(), "learnt": self.learnt, "temperature": self.temperature}
+        return json.dumps(facts) + "\n"
 
     @classmethod
     def from_json(cls, text: str, classes: int) -> "LabelNoise":
         """Return an estimate for so many classes from what `to_json` wrote; a ValueError says what else it is."""
         try:
             facts = parse_json(text)
-            noise = cls(torch.tensor(facts["matrix"], dtype=torch.float64), float(facts["learnt"]))
-        except (KeyError, TypeError, OverflowError, RuntimeError) as error:
+            temperature = facts.get("temperature")  # none in files of rofl 0.2
+            matrix = torch.tensor(facts["matrix"], dtype=torch.float64)
+            noise = cls(matrix, float(facts["learnt"]), None if temperature is None else float(temperature))
+        except (KeyError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
             raise ValueError("it holds no noise matrix") from error
         noise.check(classes)
         return noise

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
+from rofl.audit.held_out_noise import estimate_noise, judge_labels
 from rofl.audit.noise_estimation import (
     LabelNoise,
     noise_interval,
@@ -16,7 +17,7 @@ from rofl.audit.noise_estimation import (
 )
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
-from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
+from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees
 from rofl.core.centroids import has_centroid
 from rofl.core.classification import class_probabilities
 from rofl.core.noise_posterior import transition
@@ -133,6 +134,7 @@ def audit_labels(
     logits: Tensor,
     features: Tensor,
     noise: LabelNoise | None = None,
+    held_out: tuple[Tensor, Tensor] | None = None,
 ) -> AuditResult:
     """Judge all training labels by a model.
 
@@ -145,9 +147,14 @@ def audit_labels(
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
         noise: as estimated over all sites of a federation; estimated from these samples where None.
+        held_out: logits (m, K) and labels (m,) as given of samples that the model was not trained with, by which the
+            noise is estimated; None where there are none.
     """
-    matrix = None if noise is None else noise.discounted()
-    suspects = find_suspects(federated.labels, class_probabilities(logits), matrix)
+    probabilities = class_probabilities(logits)
+    if noise is None:
+        others = None if held_out is None else (held_out[1], class_probabilities(held_out[0]))
+        noise = estimate_noise(federated.labels, probabilities, others)
+    suspects = judge_labels(federated.labels, probabilities, noise)
     if centroids is None or not bool(has_centroid(centroids).any()):  # none, or none yet
         untrusted = logits.argmax(dim=1) != federated.labels
     else:

@@ -8,6 +8,9 @@ from torch import Tensor
 
 from rofl.core import noise
 
+_MAX_RATE = 0.8  # of wrong labels, up to which confusions are taken for a pattern of the noise
+_PATTERN_MIX = 0.02  # of symmetric noise in a pattern, so that no label is impossible
+
 
 def transition(counts: Tensor) -> Tensor:
     """Return Q as the counts (K, K) give it; a class that is never suggested keeps its labels, Q[i, i] = 1.
@@ -49,6 +52,30 @@ def noise_matrix(counts: Tensor, max_ratio: float = 0.5) -> Tensor:
     chi_square = float(distances.sum()) / max(len(distances) - 1, 1)  # per degree of freedom
     weight = max(0.0, 1 - 1 / chi_square) if chi_square > 0 else 0.0
     return weight * transition(counts) + (1 - weight) * symmetric
+
+
+def noise_pattern(counts: Tensor) -> Tensor:
+    """Return how the wrong labels of each class are distributed over the other classes, (K, K) float64; rows sum to 1.
+
+    Args:
+        counts: (K, K) of samples by predicted class and label. As far as they look like symmetric noise, so does the
+            pattern (`noise_matrix`).
+
+    >>> noise_pattern(torch.tensor([[60, 40, 0], [0, 60, 40], [40, 0, 60]])).round(decimals=2)
+    tensor([[0.0000, 0.9700, 0.0300],
+            [0.0300, 0.0000, 0.9700],
+            [0.9700, 0.0300, 0.0000]], dtype=torch.float64)
+    """
+    matrix = noise_matrix(counts, _MAX_RATE)
+    wrong = matrix - matrix.diagonal().diag()  # (K, K)
+    shares = wrong / wrong.sum(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    flat = flat_pattern(len(counts))
+    return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _PATTERN_MIX), flat)
+
+
+def flat_pattern(classes: int) -> Tensor:
+    """Return the pattern of symmetric noise, (K, K) float64."""
+    return (1 - torch.eye(classes, dtype=torch.float64)) / max(classes - 1, 1)
 
 
 def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:

@@ -6,12 +6,14 @@ from typing import Protocol
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
+from torch import Tensor
 
+from rofl.audit.held_out_noise import HeldOutSums, ScoreSums
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.federation.masking.question import read_question
-from rofl.federation.noise_records import encode_predictions, encode_sure, get_mean_doubt
+from rofl.federation.noise_records import encode_predictions, encode_scores, encode_sure, get_noise, get_noise_facts
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
 from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import SiteGate
@@ -51,8 +53,17 @@ class Client(Protocol):
     def sum_predictions(self, server_state: ServerState) -> PredictionSums:
         """Return the sums from which the label noise of all sites is estimated, with the final model."""
 
-    def sum_sure(self, server_state: ServerState, mean_doubt: float) -> SureSums:
-        """Return those sums that need the mean doubt over all sites."""
+    def sum_sure(self, server_state: ServerState, mean_doubt: float, pattern: Tensor) -> tuple[SureSums, HeldOutSums]:
+        """Return those sums that need the mean doubt and the pattern of the noise over all sites.
+
+        Args:
+            server_state: The final one.
+            mean_doubt: Over the samples of all sites.
+            pattern: (K, K) of their noise.
+        """
+
+    def sum_scores(self, server_state: ServerState, noise: LabelNoise) -> ScoreSums:
+        """Return those sums that need the noise that was fitted to held-out samples of all sites."""
 
     def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
         """Audit the labels with the final model and the noise over all sites, and return counts."""
@@ -126,10 +137,23 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     def sure(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content, exact=True)
         own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
-        mean = get_mean_doubt(message.content)
         own.admit("sure", request, session, question)
-        sums = own.sure(data.client(request, context).sum_sure(_required(server_state), mean))
-        return Message(own.release("sure", request, encode_sure(sums), session), reply_to=message)
+        client = data.client(request, context)
+        mean, pattern = get_noise_facts(message.content, client.classes)
+        sums = own.sure(*client.sum_sure(_required(server_state), mean, pattern))
+        return Message(own.release("sure", request, encode_sure(*sums), session), reply_to=message)
+
+    @app.query("scores")
+    def scores(message: Message, context: Context) -> Message:
+        request, server_state = decode_request(message.content, exact=True)
+        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own.admit("scores", request, session, question)
+        client = data.client(request, context)
+        noise = get_noise(message.content, client.classes)
+        if noise is None:
+            raise ValueError("the request brings no noise")
+        sums = own.scores(client.sum_scores(_required(server_state), noise))
+        return Message(own.release("scores", request, encode_scores(sums), session), reply_to=message)
 
     @app.query("report")
     def report(message: Message, context: Context) -> Message:

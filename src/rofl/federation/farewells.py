@@ -7,12 +7,21 @@ from typing import Any
 
 import torch
 
+from rofl.audit.held_out_noise import HeldOutSums, ScoreSums
 from rofl.audit.noise_estimation import PredictionSums, SureSums
 from rofl.core.serialization import parse_json
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
-from rofl.federation.noise_records import decode_predictions, decode_sure, encode_predictions, encode_sure
+from rofl.federation.noise_records import (
+    decode_predictions,
+    decode_scores,
+    decode_sure,
+    encode_predictions,
+    encode_scores,
+    encode_sure,
+    no_held_out,
+)
 from rofl.federation.site_report import SiteReport, SiteReports
 
 FAREWELLS_FILE = "farewells.json"
@@ -33,6 +42,8 @@ class Farewells:
         predictions: The sums of all sites for an estimate of the label noise; None before they are known.
         counted: The sites that these are of.
         sure: The sums of the second pass; None before they are known.
+        held_out: Those of held-out samples; None where no site sent any.
+        scores: The sums of the third pass; None before they are known.
 
     Raises:
         UserError: If the file is damaged.
@@ -46,6 +57,8 @@ class Farewells:
         self.predictions: PredictionSums | None = None
         self.counted: frozenset[int] = frozenset()
         self.sure: SureSums | None = None
+        self.held_out: HeldOutSums | None = None
+        self.scores: ScoreSums | None = None
         if path is not None and path.exists():
             self._read(path)
 
@@ -66,9 +79,14 @@ class Farewells:
         self.predictions, self.counted = sums, frozenset(counted)
         self._write()
 
-    def add_sure(self, sums: SureSums) -> None:
-        """Keep the sums of the second pass over all sites."""
-        self.sure = sums
+    def add_sure(self, sums: SureSums, held_out: HeldOutSums | None) -> None:
+        """Keep the sums of the second pass over all sites; `held_out` is None where no site sent any."""
+        self.sure, self.held_out = sums, held_out
+        self._write()
+
+    def add_scores(self, sums: ScoreSums | None) -> None:
+        """Keep the sums of the third pass over all sites; nothing where they are None."""
+        self.scores = sums
         self._write()
 
     def result(self) -> SiteReports:
@@ -96,8 +114,17 @@ class Farewells:
             self.predictions = decode_predictions(sums, len(table), int(table.sum()))
             self.counted = frozenset(int(client) for client in facts["counted"])
         if facts["sure"] is not None and self.predictions is not None:
-            sure = SureSums(*(int(each) for each in facts["sure"]))
-            self.sure = decode_sure(encode_sure(sure), self.predictions.samples)
+            sure, held_out = SureSums(*(int(each) for each in facts["sure"])), no_held_out()
+            if facts.get("held_out") is not None:  # none in files of protocol 6
+                likelihoods = torch.tensor(facts["held_out"]["likelihoods"], dtype=torch.float64)
+                held_out = HeldOutSums(likelihoods, int(facts["held_out"]["samples"]))
+            most = max(self.predictions.samples, held_out.samples)
+            self.sure, held_out = decode_sure(encode_sure(sure, held_out), most)
+            self.held_out = held_out if held_out.samples else None
+        if facts.get("scores") is not None:
+            scores = torch.tensor(facts["scores"]["sums"], dtype=torch.float64)
+            judged = ScoreSums(scores, int(facts["scores"]["samples"]))
+            self.scores = decode_scores(encode_scores(judged), judged.samples)
 
     def _write(self) -> None:
         if self._path is None:
@@ -111,9 +138,19 @@ class Farewells:
                 "doubt": 0.0 if self.predictions is None else self.predictions.doubt,
                 "counted": sorted(self.counted),
                 "sure": None if self.sure is None else [self.sure.samples, self.sure.disagreements],
+                "held_out": None if self.held_out is None else _held_out_facts(self.held_out),
+                "scores": None if self.scores is None else _score_facts(self.scores),
             },
         }
         atomic.atomic_write(self._path, json.dumps(facts) + "\n")
+
+
+def _held_out_facts(sums: HeldOutSums) -> Mapping[str, object]:
+    return {"samples": sums.samples, "likelihoods": sums.likelihoods.tolist()}
+
+
+def _score_facts(sums: ScoreSums) -> Mapping[str, object]:
+    return {"samples": sums.samples, "sums": sums.scores.tolist()}
 
 
 def _facts(report: SiteReport) -> Mapping[str, object]:

@@ -4,9 +4,18 @@ from collections.abc import Sequence
 
 from flwr.app import RecordDict
 
+from rofl.audit.held_out_noise import held_out_noise, match_rate
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, noise_of_sums
+from rofl.core.noise_posterior import noise_pattern
 from rofl.federation.farewells import Farewells
-from rofl.federation.noise_records import add_predictions, decode_predictions, decode_sure, put_mean_doubt
+from rofl.federation.noise_records import (
+    add_sums,
+    decode_predictions,
+    decode_scores,
+    decode_sure,
+    put_noise,
+    put_noise_facts,
+)
 from rofl.federation.site_requests import SiteRequests
 
 
@@ -33,16 +42,26 @@ def estimate_label_noise(sites: SiteRequests, known: Farewells, request: RecordD
 
     if known.predictions is None and not known.finished:
         asked = frozenset(registry.sites) - sites.aside
-        total = add_predictions([*sites.count("query.noise", request, decode, asked).found.values()])
+        total = add_sums([*sites.count("query.noise", request, decode, asked).found.values()])
         if total is not None:
             known.add_predictions(total, counted)
     total = known.predictions
     if total is None or not total.beyond_chance:
         return None if total is None else noise_of_sums(total, SureSums(0, 0))
+    pattern = noise_pattern(total.counts)
     if known.sure is None and not known.finished:
-        content, asked = put_mean_doubt(request, total.mean_doubt), known.counted
-        found = sites.count("query.sure", content, lambda who, reply: decode_sure(reply, declared(who)), asked)
-        sure = sum(found.found.values(), start=SureSums(0, 0))
+        content, asked = put_noise_facts(request, total.mean_doubt, pattern), known.counted
+        found = sites.count("query.sure", content, lambda who, reply: decode_sure(reply, declared(who)), asked).found
+        sure = sum((each for each, _ in found.values()), start=SureSums(0, 0))
         if 0 < sure.samples <= total.samples:
-            known.add_sure(sure)
-    return None if known.sure is None else noise_of_sums(total, known.sure)
+            known.add_sure(sure, add_sums([each for _, each in found.values()]))
+    if known.sure is None:
+        return None
+    if known.held_out is None or not known.held_out.suffices:
+        return noise_of_sums(total, known.sure)
+    noise = held_out_noise(known.held_out, pattern)
+    if known.scores is None and not known.finished:
+        content, asked = put_noise(request, noise), known.counted
+        scores = sites.count("query.scores", content, lambda who, reply: decode_scores(reply, declared(who)), asked)
+        known.add_scores(add_sums([*scores.found.values()]))
+    return noise if known.scores is None else match_rate(noise, known.scores)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from rofl.audit import transition_counts
+from rofl.audit.held_out_noise import HeldOutSums, ScoreSums, sum_held_out, sum_scores
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
@@ -14,6 +15,7 @@ from rofl.core.classification import class_probabilities
 from rofl.core.fixed_point import decode, is_fixed
 from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
+from rofl.federation.noise_records import no_held_out
 from rofl.federation.site_evaluation import OwnModel, SiteEvaluation
 from rofl.federation.site_outcome import SiteOutcome
 from rofl.federation.site_report import SiteReport
@@ -136,9 +138,24 @@ class SiteClient:
         """Return the sums over this site's samples from which the label noise of all sites is estimated."""
         return sum_predictions(self.federated.labels, class_probabilities(self._predict(server_state)[0]))
 
-    def sum_sure(self, server_state: ServerState, mean_doubt: float) -> SureSums:
-        """Return those sums that need the mean doubt over all sites."""
-        return sum_sure(self.federated.labels, class_probabilities(self._predict(server_state)[0]), mean_doubt)
+    def sum_sure(self, server_state: ServerState, mean_doubt: float, pattern: Tensor) -> tuple[SureSums, HeldOutSums]:
+        """Return those sums that need the mean doubt and the pattern of the noise over all sites.
+
+        Args:
+            server_state: The final one.
+            mean_doubt: Over the samples of all sites.
+            pattern: (K, K) of their noise.
+        """
+        sure = sum_sure(self.federated.labels, class_probabilities(self._predict(server_state)[0]), mean_doubt)
+        held_out = self._held_out()
+        if held_out is None:
+            return sure, no_held_out()
+        logits, labels = held_out
+        return sure, sum_held_out(labels, class_probabilities(logits), pattern)
+
+    def sum_scores(self, server_state: ServerState, noise: LabelNoise) -> ScoreSums:
+        """Return the scores of this site's samples for each weight that their labels may have."""
+        return sum_scores(self.federated.labels, class_probabilities(self._predict(server_state)[0]), noise)
 
     def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
         """Audit the labels with the saved model, and return counts; `noise` is that of `finish`."""
@@ -162,7 +179,7 @@ class SiteClient:
     def _predict(self, server_state: ServerState) -> tuple[Tensor, Tensor]:
         """Return logits (N, K) and features (N, d) of this site's training samples by a model.
 
-        Those of the last model are kept: up to four requests in a row are about the final one.
+        Those of the last model are kept: up to five requests in a row are about the final one.
         """
         self._load(server_state)
         name = digest(server_state.model, server_state.aux)
@@ -174,7 +191,9 @@ class SiteClient:
     def _audit(self, server_state: ServerState, noise: LabelNoise | None) -> tuple[AuditResult, Tensor]:
         """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
         logits, features = self._predict(server_state)
-        return audit_labels(self.federated, server_state.aux.get("centroids"), logits, features, noise), logits
+        held_out = self._held_out() if noise is None else None
+        result = audit_labels(self.federated, server_state.aux.get("centroids"), logits, features, noise, held_out)
+        return result, logits
 
     def _counts(self, result: AuditResult) -> SiteReport:
         labels, suspects = self.federated.labels, result.suspects

@@ -9,6 +9,7 @@ from hashlib import sha256
 import torch
 from flwr.app import RecordDict
 
+from rofl.audit.held_out_noise import HeldOutSums, ScoreSums
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
 from rofl.config.schema import experiment_from_toml
 from rofl.core.settings import Settings
@@ -21,7 +22,7 @@ from rofl.federation.masking.mask_messages import get_shares
 from rofl.federation.masking.peers import MaskSession
 from rofl.federation.masking.site_masks import AT_END, SiteMasks
 from rofl.federation.message_facts import describe_content
-from rofl.federation.noise_records import get_noise
+from rofl.federation.noise_records import get_noise, no_held_out
 from rofl.federation.protocol import Refusal, RoundRequest
 from rofl.federation.site_evaluation import VOTE, SiteEvaluation, get_vote
 from rofl.federation.site_info import SiteInfo
@@ -70,7 +71,7 @@ class SiteGate:
         """Let a request pass, or refuse it.
 
         Args:
-            kind: `describe`, `train`, `evaluate`, `noise`, `sure`, `report` or `finish`.
+            kind: `describe`, `train`, `evaluate`, `noise`, `sure`, `scores`, `report` or `finish`.
             request: What is asked.
             session: The session of masks that it names; None where it asks for sums without masks.
             question: `read_question` of it.
@@ -110,10 +111,8 @@ class SiteGate:
         """Return the counts of a test as the policy allows them to leave; zeros where it does not."""
         if self.policy is not None and not self.policy.send_vote:
             counts = replace(counts, objects=None)
-        if self.policy is None or not self.own_data:
-            return counts
         fewest = min([counts.tested, *([] if counts.held_out is None else [counts.held_out.samples])])
-        if self.policy.send_evaluation and fewest >= self.policy.min_samples_per_evaluation:
+        if self._sends_evaluation(fewest):
             return counts
         self.log.write("withheld", kind="evaluate", samples=fewest)
         return counts.without_counts()
@@ -132,12 +131,27 @@ class SiteGate:
         self.log.write("withheld", kind="noise")
         return PredictionSums(torch.zeros_like(sums.counts), 0.0)
 
-    def sure(self, sums: SureSums) -> SureSums:
-        """Return the sums of the second pass as the policy allows them to leave; zeros where it does not."""
+    def sure(self, sums: SureSums, held_out: HeldOutSums) -> tuple[SureSums, HeldOutSums]:
+        """Return the sums of the second pass as the policy allows them to leave; zeros where it does not.
+
+        Args:
+            sums: Of training samples.
+            held_out: Of held-out samples, which leave under the conditions for evaluations.
+        """
+        if not self._sends_suspects:
+            self.log.write("withheld", kind="sure")
+            return SureSums(0, 0), no_held_out()
+        if held_out.samples and not self._sends_evaluation(held_out.samples):
+            self.log.write("withheld", kind="sure", samples=held_out.samples)
+            held_out = no_held_out()
+        return sums, held_out
+
+    def scores(self, sums: ScoreSums) -> ScoreSums:
+        """Return the sums of the third pass as the policy allows them to leave; zeros where it does not."""
         if self._sends_suspects:
             return sums
-        self.log.write("withheld", kind="sure")
-        return SureSums(0, 0)
+        self.log.write("withheld", kind="scores")
+        return ScoreSums(torch.zeros_like(sums.scores), 0)
 
     def noise(self, content: RecordDict, classes: int) -> tuple[LabelNoise | None, str]:
         """Return the label noise over all sites that a request brings, or why this site estimates it alone.
@@ -158,11 +172,17 @@ class SiteGate:
     def _sends_suspects(self) -> bool:
         return self.policy is None or not self.own_data or self.policy.send_suspects
 
+    def _sends_evaluation(self, samples: int) -> bool:
+        """Return whether the policy lets counts of so many held-out samples leave."""
+        if self.policy is None or not self.own_data:
+            return True
+        return self.policy.send_evaluation and samples >= self.policy.min_samples_per_evaluation
+
     def release(self, kind: str, request: RoundRequest, content: RecordDict, session: MaskSession | None) -> RecordDict:
         """Return a message of sums as it leaves, masked where it is asked for, and log it.
 
         Args:
-            kind: `train`, `evaluate`, `noise`, `sure` or `report`.
+            kind: `train`, `evaluate`, `noise`, `sure`, `scores` or `report`.
             request: What it answers.
             content: The message.
             session: The sites with which it is masked; None to send it as it is.

@@ -24,7 +24,6 @@ _FULL_DISAGREEMENT = (
 _NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
 _CHUNK = 2**20  # probabilities at a time, at all temperatures
 _MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
-_PATTERN_MIX = 0.02  # of symmetric noise in the pattern, for the same reason
 _BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
 _RATE_MOMENTUM = 0.5  # of the rate over rounds
 JUDGES = (1.0, 0.5, 0.0)  # how samples may be judged: the weight of the classifier; the rest is the centroids'
@@ -107,30 +106,6 @@ def raise_rate(matrix: Tensor, rate: float) -> Tensor:
     return wrong + (1 - wrong.sum(dim=1)).diag()
 
 
-def noise_pattern(counts: Tensor) -> Tensor:
-    """Return how the wrong labels of each class are distributed over the other classes, (K, K) float64; rows sum to 1.
-
-    Args:
-        counts: (K, K) of samples by predicted class and label. As far as they look like symmetric noise, so does the
-            pattern (`noise_posterior.noise_matrix`).
-
-    >>> noise_pattern(torch.tensor([[60, 40, 0], [0, 60, 40], [40, 0, 60]])).round(decimals=2)
-    tensor([[0.0000, 0.9700, 0.0300],
-            [0.0300, 0.0000, 0.9700],
-            [0.9700, 0.0300, 0.0000]], dtype=torch.float64)
-    """
-    matrix = noise_posterior.noise_matrix(counts, _MAX_RATE)
-    wrong = matrix - matrix.diagonal().diag()  # (K, K)
-    shares = wrong / wrong.sum(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    flat = _flat_pattern(len(counts))
-    return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _PATTERN_MIX), flat)
-
-
-def _flat_pattern(classes: int) -> Tensor:
-    """Return the pattern of symmetric noise, (K, K) float64."""
-    return (1 - torch.eye(classes, dtype=torch.float64)) / max(classes - 1, 1)
-
-
 @dataclass(frozen=True)
 class NoiseModel:
     """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
@@ -146,7 +121,7 @@ class NoiseModel:
         numbers = torch.zeros(8)
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         first = noise.symmetric(classes, _FIRST_RATE).float()
-        return NoiseModel(first, _flat_pattern(classes).float(), torch.zeros(classes), numbers)
+        return NoiseModel(first, noise_posterior.flat_pattern(classes).float(), torch.zeros(classes), numbers)
 
     @staticmethod
     def read(aux: Tensors) -> "NoiseModel":
@@ -305,4 +280,4 @@ class NoiseModel:
         flat = noise.symmetric(len(prior), min(max(rate, 1e-3), _MAX_RATE))
         matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
         dtype = self.matrix.dtype
-        return NoiseModel(matrix.to(dtype), noise_pattern(confusion).to(dtype), prior, numbers)
+        return NoiseModel(matrix.to(dtype), noise_posterior.noise_pattern(confusion).to(dtype), prior, numbers)

@@ -20,7 +20,7 @@ from rofl.errors import UserError
 from rofl.methods.base import ServerState
 from rofl.training.audited_data import FinishedModel
 from rofl.training.inputs import dataset_of, load_inputs
-from rofl.training.local_engine import start_simulation
+from rofl.training.local_engine import predict_held_out, start_simulation
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.run_files import exclusive
@@ -55,6 +55,7 @@ def audit_run(
                 saved.aux.get("centroids"),
                 *simulation.predict(saved, "train", len(federated.labels)),
                 folder.audit.read_noise(len(federated.images.classes)),
+                predict_held_out(simulation, federated, saved),
             )
         folder.audit.write(result)
         folder.model.write_encoder(federated.images.encoder)  # runs of 0.1 have none

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from rofl.config.schema import Experiment
 from rofl.data.client_dataset import client_sizes
 from rofl.data.federated import FederatedDataset
@@ -97,6 +99,25 @@ class LocalEngine(Engine):
         self.simulation.states.prune()
 
 
+def predict_held_out(
+    simulation: Simulation, federated: FederatedDataset, server_state: ServerState, test_logits: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """Return logits (m, K) and labels (m,) as given of samples that are not trained with; None where there are none.
+
+    Args:
+        simulation: makes the predictions.
+        federated: the data set; its validation share counts, or else the test part of user data.
+        server_state: the model.
+        test_logits: (M, K) of the model on the test part, where they are known.
+    """
+    labels, rows = federated.images.test_labels, federated.validation_rows
+    if len(rows):
+        return simulation.predict(server_state, "validation", len(rows))[0], federated.labels[rows]
+    if not federated.test_as_given or not len(labels):
+        return None
+    return simulation.predict(server_state, "test", len(labels))[0] if test_logits is None else test_logits, labels
+
+
 def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
     """Return the accuracy on the test set, and counts on held-out samples; None where there are none.
 
@@ -109,14 +130,10 @@ def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: 
         server_state: the model.
     """
     server_state = server_state.evaluated()
-    labels, rows = federated.images.test_labels, federated.validation_rows
-    right, counts = None, None
+    labels = federated.images.test_labels
+    right, counts, logits = None, None, None
     if len(labels):
         logits, _ = simulation.predict(server_state, "test", len(labels))
-        as_given = federated.test_as_given
-        counts = count_agreement(logits, labels) if as_given else count_classes(logits, federated.labels)
-        right = accuracy(logits, labels)
-    if len(rows):
-        validation_logits, _ = simulation.predict(server_state, "validation", len(rows))
-        counts = count_agreement(validation_logits, federated.labels[rows])
-    return Evaluation(right, counts)
+        counts, right = count_classes(logits, federated.labels), accuracy(logits, labels)
+    held_out = predict_held_out(simulation, federated, server_state, logits)
+    return Evaluation(right, counts if held_out is None else count_agreement(*held_out))

@@ -16,7 +16,7 @@ from rofl.methods import Method
 from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.inputs import dataset_of, load_inputs, with_components
-from rofl.training.local_engine import LocalEngine, start_simulation
+from rofl.training.local_engine import LocalEngine, predict_held_out, start_simulation
 from rofl.training.loop import Listener, Names, load_or_init, train
 from rofl.training.network_choice import settle_network
 from rofl.training.notebook import notebook_listener, run_html
@@ -139,7 +139,8 @@ def _continue(
             saved, tested = trained.selected_state, len(federated.images.test_labels)
             logits, features = simulation.predict(saved, "train", len(federated.labels))
             test_logits = simulation.predict(saved, "test", tested)[0] if tested else None
-        audit = audit_labels(federated, saved.aux.get("centroids"), logits, features)
+            held_out = predict_held_out(simulation, federated, saved, test_logits)
+        audit = audit_labels(federated, saved.aux.get("centroids"), logits, features, held_out=held_out)
         summary = RunOutcome(experiment, network, trained, audit, logits, test_logits).write(folder)
         return Run(folder.path, experiment, summary, trained.history)
     except KeyboardInterrupt:

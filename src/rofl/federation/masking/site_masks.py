@@ -21,7 +21,7 @@ from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, check_session, sign_key
 from rofl.federation.masking.seed_shares import commit, cut, join, majority, mark, split_seed
 
-AT_END = ("noise", "sure", "report")  # sums after the last round
+AT_END = ("noise", "sure", "scores", "report")  # sums after the last round
 
 
 class SiteMasks:

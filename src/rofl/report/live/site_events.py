@@ -22,6 +22,7 @@ _WORK = {
     "evaluate": "testing",
     "noise": "counting predictions",
     "sure": "counting sure predictions",
+    "scores": "adding up scores",
     "report": "counting suspects",
     "finish": "judging its labels",
     "unmask": "unmasking a sum",
