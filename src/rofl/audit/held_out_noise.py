@@ -3,11 +3,13 @@
 A weak model disagrees with many labels that are right, and a model that has learnt its labels by heart agrees with many
 that are wrong. On held-out samples a temperature of the model's probabilities and a rate of wrong labels can be told
 apart, since a wrong label also meets samples that the model is sure of. The scores of the training samples are then
-calibrated in the large: their mean is that rate. All of it follows from sums, which several sites may add.
+calibrated in the large: their mean is that rate. So far all follows from sums, which several sites may add. Last, each
+client finds its own rate in its own scores.
 docs/decisions/0019-held-out-noise.md has the measurements.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -19,7 +21,9 @@ from rofl.core.noise_posterior import noise_pattern
 
 MIN_HELD_OUT = 20  # samples; with fewer nothing is fitted
 DISCOUNTS = tuple(step / 8 for step in range(9))  # of the weight of labels, see `discount_memorized`
-_MIN_RATE = 1e-3  # of wrong labels: at 0 no label could be doubted
+_MIN_RATE, _MAX_RATE = 1e-3, 0.8  # of wrong labels: at 0 no label could be doubted
+_PRIOR_SAMPLES = 20  # that the rate of all clients counts for in the rate of one
+_STEPS = 20  # of expectation maximization; the rate of a client hardly changes after ten
 _CHUNK = 2**20  # probabilities at a time, at all temperatures
 
 
@@ -83,8 +87,8 @@ def sum_held_out(labels: Tensor, probabilities: Tensor, pattern: Tensor) -> Held
 def held_out_noise(sums: HeldOutSums, pattern: Tensor) -> LabelNoise:
     """Return the noise that held-out samples give, before `match_rate`.
 
-    A model is surer of the samples that it was trained with, and more often right; so these get the square root of the
-    temperature that fits the others.
+    A model is more often right about the samples that it was trained with. So where it is too sure of others, with a
+    temperature above 1, the square root of that temperature is taken for these.
 
     Args:
         sums: over held-out samples, at least `MIN_HELD_OUT`.
@@ -93,7 +97,7 @@ def held_out_noise(sums: HeldOutSums, pattern: Tensor) -> LabelNoise:
     temperature, rate = sums.fit()
     identity = torch.eye(len(pattern), dtype=torch.float64)
     matrix = torch.lerp(identity, pattern.double(), max(rate, _MIN_RATE))
-    return LabelNoise(matrix, learnt=0.0, temperature=temperature**0.5)
+    return LabelNoise(matrix, learnt=0.0, temperature=temperature**0.5 if temperature > 1 else temperature)
 
 
 def sum_scores(labels: Tensor, probabilities: Tensor, noise: LabelNoise) -> ScoreSums:
@@ -143,6 +147,50 @@ def estimate_noise(labels: Tensor, probabilities: Tensor, held_out: tuple[Tensor
     pattern = noise_pattern(predictions.counts)
     noise = held_out_noise(sum_held_out(*held_out, pattern), pattern)
     return match_rate(noise, sum_scores(labels, probabilities, noise))
+
+
+def client_noise(labels: Tensor, probabilities: Tensor, noise: LabelNoise) -> LabelNoise:
+    """Return the noise of one client: that of all clients with the client's own rate of wrong labels.
+
+    The rate is found by expectation maximization: it is the mean of the scores that it gives itself, drawn to the rate
+    of all clients as by 20 samples more. Nothing has to leave the client.
+
+    Args:
+        labels: (n,) of the client, as given.
+        probabilities: (n, K) of the model.
+        noise: over all clients; returned as it is where no held-out samples gave it a rate.
+    """
+    if noise.temperature is None or not noise.rate:
+        return noise
+    identity = torch.eye(len(noise.matrix), dtype=torch.float64)
+    pattern = (noise.matrix - identity) / noise.rate + identity  # (K, K)
+    own = noise
+    for _ in range(_STEPS):
+        expected = float(judge_labels(labels, probabilities, own).score.sum()) + _PRIOR_SAMPLES * noise.rate
+        rate = min(max(expected / (len(labels) + _PRIOR_SAMPLES), _MIN_RATE), _MAX_RATE)
+        own = replace(noise, matrix=torch.lerp(identity, pattern, rate))
+    return own
+
+
+def judge_clients(labels: Tensor, probabilities: Tensor, noise: LabelNoise, clients: Sequence[Tensor]) -> JudgedLabels:
+    """Judge the labels of all clients, each by its own rate of wrong labels.
+
+    Args:
+        labels: (n,) of all clients, as given.
+        probabilities: (n, K) of the model.
+        noise: over all clients.
+        clients: the rows of each client; samples of nobody are judged by the noise of all.
+    """
+    judged = judge_labels(labels, probabilities, noise)
+    if noise.temperature is None:
+        return judged
+    parts = {field.name: getattr(judged, field.name).clone() for field in fields(judged)}
+    for rows in clients:
+        own = client_noise(labels[rows], probabilities[rows], noise)
+        found = judge_labels(labels[rows], probabilities[rows], own)
+        for name, values in parts.items():
+            values[rows] = getattr(found, name)
+    return JudgedLabels(**parts)
 
 
 def judge_labels(labels: Tensor, probabilities: Tensor, noise: LabelNoise) -> JudgedLabels:

@@ -149,10 +149,10 @@ class PredictionSums:
 
     @property
     def beyond_chance(self) -> bool:
-        """Whether some labels differ from the predictions, and more agree with them than by chance."""
+        """Whether more labels agree with the predictions than by chance."""
         chance, samples = 1 / len(self.counts), max(self.samples, 1)
         deviation = (chance * (1 - chance) / samples) ** 0.5
-        return self.disagreements > 0 and 1 - self.disagreements / samples > chance + 2 * deviation
+        return bool(1 - self.disagreements / samples > chance + 2 * deviation)
 
     def __add__(self, other: "PredictionSums") -> "PredictionSums":
         """Return the sums over the samples of both."""
@@ -290,7 +290,7 @@ def noise_of_sums(predictions: PredictionSums, sure: SureSums) -> LabelNoise:
         sure: those of the second; not looked at unless `predictions.beyond_chance`.
     """
     matrix = noise_matrix(predictions.counts)
-    if not predictions.beyond_chance:
+    if not predictions.beyond_chance or not predictions.disagreements:
         return LabelNoise(matrix, 0.0)
     rate = predictions.disagreements / predictions.samples
     expected = predictions.mean_doubt / rate

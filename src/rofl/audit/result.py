@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
-from rofl.audit.held_out_noise import estimate_noise, judge_labels
+from rofl.audit.held_out_noise import estimate_noise, judge_clients
 from rofl.audit.noise_estimation import (
     LabelNoise,
     noise_interval,
@@ -154,7 +154,7 @@ def audit_labels(
     if noise is None:
         others = None if held_out is None else (held_out[1], class_probabilities(held_out[0]))
         noise = estimate_noise(federated.labels, probabilities, others)
-    suspects = judge_labels(federated.labels, probabilities, noise)
+    suspects = judge_clients(federated.labels, probabilities, noise, [rows for _, rows in federated.client_views])
     if centroids is None or not bool(has_centroid(centroids).any()):  # none, or none yet
         untrusted = logits.argmax(dim=1) != federated.labels
     else:
