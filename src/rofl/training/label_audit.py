@@ -102,11 +102,9 @@ def _judge(
     federated, chosen = model.load_data(data, data_dir, progress)
     saved, network = model.server_state, model.network(chosen, federated.images)
     with start_simulation(chosen, federated, network, saved, workers) as simulation:
-        result = audit_labels(
-            federated,
-            saved.aux.get("centroids"),
-            *simulation.predict(saved, "train", len(federated.labels)),
-        )
+        logits, features = simulation.predict(saved, "train", len(federated.labels))
+    held_out = logits, federated.labels  # the model was trained with none of them
+    result = audit_labels(federated, saved.aux.get("centroids"), logits, features, held_out=held_out)
     folder.audit.write(result)
     folder.write_left_out(federated.images.unreadable)
     folder.model.write_encoder(model.encoder)
