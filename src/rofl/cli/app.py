@@ -121,5 +121,5 @@ def print_listing(about: dict[str, str], kind: str, as_json: bool) -> None:
 
 
 def summary_line(documented: object) -> str:
-    """Return the first line of a docstring; "" where there is none."""
+    """Return the first line of a docstring; "" if there is none."""
     return (documented.__doc__ or "").partition("\n")[0]

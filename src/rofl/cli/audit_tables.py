@@ -23,7 +23,7 @@ _CLIENTS = 20  # that are listed; --json has all
 def clients_table(result: AuditResult) -> Table:
     """Return the samples and suspects of each client, with the largest share of suspects first.
 
-    The expected number of wrong labels is the sum of the scores, where the model is sure enough of the samples.
+    The expected number of wrong labels is the sum of the scores, if the model is sure enough of the samples.
     """
     federated, flags, scores = result.federated, result.suspects.flagged, result.suspects.score
     shares = [float(flags[rows].sum()) / max(len(rows), 1) for _, rows in federated.client_views]
@@ -51,7 +51,7 @@ def _counts_row(flags: Tensor, scores: Tensor) -> tuple[str, ...]:
 
 
 def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
-    """Return lines that say how good the lists are: by the true labels where known, and by what people decided."""
+    """Return lines that say how good the lists are: by the true labels if known, and by what people decided."""
     lines, metrics = [], result.metrics()
     if metrics.estimated.ratio > 0.5:
         lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")

@@ -80,7 +80,7 @@ def main() -> None:
     except UserError as error:
         _print_error(str(error))
         sys.exit(2)
-    except OSError as error:  # where no sentence of ours says more: a terminal or a disk that is gone
+    except OSError as error:  # if no sentence of ours says more: a terminal or a disk that is gone
         _discard_stdout()
         place = f"{error.filename}: " if error.filename else ""
         _print_error(f"{place}{error.strerror or error}.")

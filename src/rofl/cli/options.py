@@ -20,8 +20,8 @@ MethodName = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set seed=...")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="number of runs each, with seeds 0, 1, ...")]
-Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ where absent")]
-Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
+Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ if omitted")]
+Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core if omitted")]
 Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
 Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
 Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
@@ -62,7 +62,7 @@ def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
 
 
 def check_flower() -> None:
-    """Raise a UserError where Flower, which is an extra, is not installed."""
+    """Raise a UserError if Flower, which is an extra, is not installed."""
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:

@@ -90,7 +90,7 @@ class ProgressListener:
 
 @contextmanager
 def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "images") -> Iterator[OnDecoded]:
-    """Yield a callback for many samples: a bar appears with the first one, or one line where there is no terminal.
+    """Yield a callback for many samples: a bar appears with the first one, or one line if there is not a terminal.
 
     Args:
         quiet: Whether to show nothing at all.

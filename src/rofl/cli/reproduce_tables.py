@@ -12,7 +12,7 @@ from rofl.simulation.worker_pool import cores
 
 
 def print_cost(plan: Plan, as_json: bool) -> None:
-    """Print what a plan will cost on this machine: a sentence, and the figures as JSON where asked for."""
+    """Print what a plan will cost on this machine: a sentence, and the figures as JSON if asked for."""
     cost = plan_cost(plan)
     line = f"{plan.name} at scale {plan.scale}: {cost.runs} runs, {cost.finished} finished already"
     if cost.finished < cost.runs:
@@ -48,11 +48,11 @@ class ResultRow:
         row: The name of its row.
         column: The name of its column.
         measure: What the number is.
-        ours: The mean over seeds; None where no run gave a number.
+        ours: The mean over seeds; None if no run gave a number.
         spread: The standard deviation over seeds.
         seeds: How many runs gave a number.
         paper: The number in the paper; None in figures.
-        problem: Why there is no number; None where there is one.
+        problem: Why there is not a number; None if there is one.
     """
 
     row: str

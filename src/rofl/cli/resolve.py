@@ -25,7 +25,7 @@ class ExperimentOptions:
     """The options of a command that describe its experiment.
 
     Attributes:
-        what: The name of a preset, or the path of a settings file; the preset "digits" where it is empty.
+        what: The name of a preset, or the path of a settings file; the preset "digits" if it is empty.
         sets: Changes of settings as `key=value`.
         method: The method's name.
         seed: The seed.
@@ -111,8 +111,8 @@ def print_estimate(experiments: Sequence[Experiment], size: DataSize | None, wor
 
     Args:
         experiments: The runs, one after the other.
-        size: Of their data; nothing is printed where it is not known.
-        workers: Client processes; the default number where None.
+        size: Of their data; nothing is printed if it is not known.
+        workers: Client processes; the default number if None.
     """
     if size is None:
         return

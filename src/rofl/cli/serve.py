@@ -25,7 +25,7 @@ def serve_command(
     what: What = "",
     preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
     clients: Annotated[
-        int | None, typer.Option(min=1, help="how many sites; all that have credentials where absent")
+        int | None, typer.Option(min=1, help="how many sites; all that have credentials if omitted")
     ] = None,
     sets: Sets = None,
     method: MethodName = None,
@@ -45,7 +45,7 @@ def serve_command(
     ] = None,
     masks: Annotated[
         bool | None,
-        typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
+        typer.Option("--masks/--no-masks", help="sites mask their sums; on if a round has three sites or more"),
     ] = None,
     robust: Annotated[
         str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")

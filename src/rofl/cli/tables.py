@@ -81,7 +81,7 @@ def facts_table(title: str, rows: dict[str, str]) -> Table:
 
 
 def _label_rows(run: Run) -> dict[str, str]:
-    """Return what the run found out about labels: against the truth where that is known, else within bounds."""
+    """Return what the run found out about labels: against the truth if that is known, else within bounds."""
     summary = run.summary
     looks_wrong = {"labels that look wrong": estimate_text(summary.estimated)}
     if summary.noise.achieved is None:
@@ -94,7 +94,7 @@ def _label_rows(run: Run) -> dict[str, str]:
 
 
 def _made_paths(folder: Path) -> dict[str, str]:
-    """Return what a run left for people to open and to use, by name; only what is there."""
+    """Return what a run left for readers to open and to use, by name; only what is there."""
     pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
     made = {name: escape(str(path)) for name, path in pages.items() if path.exists()}
     if (folder / "model.json").is_file():
@@ -104,12 +104,12 @@ def _made_paths(folder: Path) -> dict[str, str]:
 
 
 def percent_text(value: float | None) -> str:
-    """Return a percentage with two digits, or words where it was not measured."""
+    """Return a percentage with two digits, or words if it was not measured."""
     return "not measured" if value is None else f"{value:.2f} %"
 
 
 def share_text(value: float | None) -> str:
-    """Return a share with three digits, or a dash where there was nothing to count."""
+    """Return a share with three digits, or a dash if there was nothing to count."""
     return "-" if value is None else f"{value:.3f}"
 
 
@@ -156,7 +156,7 @@ def _client(name: str) -> str:
 
 
 def _missed(summary: RunSummary) -> dict[str, str]:
-    """Return a row about wrong labels that are not flagged, where they are a tenth or more of those expected."""
+    """Return a row about wrong labels that are not flagged, if they are a tenth or more of those expected."""
     estimated = summary.estimated
     if estimated is None or estimated.expected_ratio is None or estimated.expected_unflagged is None:
         return {}
@@ -171,7 +171,7 @@ def _missed(summary: RunSummary) -> dict[str, str]:
 
 
 def detection_text(detection: Detection | ListQuality | None) -> str:
-    """Return precision and recall, or words where they were not counted."""
+    """Return precision and recall, or words if they were not counted."""
     if detection is None:
         return "not counted"
     return f"precision {share_text(detection.precision)}, recall {share_text(detection.recall)}"

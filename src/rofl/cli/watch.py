@@ -24,7 +24,7 @@ def watch_command(
         "127.0.0.1"
     ),
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="holds the token; made where it is not there")
+        Path | None, typer.Option("--token-file", metavar="FILE", help="holds the token; made if it is not there")
     ] = None,
 ) -> None:
     """Show a run or a federation in a browser as it goes: rounds, accuracy, sites, noise, warnings; read-only."""
@@ -69,7 +69,7 @@ def dashboard(folder: Path, port: int) -> Iterator[None]:
 
 
 def check_web() -> None:
-    """Raise a UserError where starlette and uvicorn, which are an extra, are not installed."""
+    """Raise a UserError if starlette and uvicorn, which are an extra, are not installed."""
     from importlib.util import find_spec
 
     if find_spec("starlette") is None or find_spec("uvicorn") is None:

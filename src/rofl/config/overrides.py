@@ -22,11 +22,11 @@ def apply_overrides(settings: Settings, changes: Settings) -> Settings:
 
     Args:
         settings: Tables, as in a TOML file; old names are accepted.
-        changes: Dotted key -> value, as in `--set`; old names are accepted. Where `method.name` is among them, only
+        changes: Dotted key -> value, as in `--set`; old names are accepted. If `method.name` is among them, only
             the hyper-parameters that the new method has too are kept.
 
     Raises:
-        UserError: A dotted key leads into something that is no table.
+        UserError: A dotted key leads into something that is not a table.
     """
     changed = dict(upgrade(settings))
     changes = dict(rename(key, value) for key, value in changes.items())
@@ -104,7 +104,7 @@ def read_toml(path: Path, follow: bool = True) -> Settings:
         follow: Whether it may be a link, as where a user named it.
 
     Raises:
-        UserError: The file cannot be read, is no TOML, or names a module that only the file vouches for.
+        UserError: The file cannot be read, is not TOML, or names a module that only the file vouches for.
     """
     try:
         settings = tomllib.loads(read_regular(path, _MAX_BYTES, follow).decode())
@@ -126,7 +126,7 @@ def method_fields(kind: type) -> list[str]:
 
 
 def find_method_class(name: Any) -> type | None:
-    """Return the class of a method, or None where the name is wrong: `parse_experiment` refuses it later."""
+    """Return the class of a method, or None if the name is wrong: `parse_experiment` refuses it later."""
     try:
         return METHODS.find(name) if isinstance(name, str) else None
     except UserError:

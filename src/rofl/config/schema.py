@@ -21,7 +21,7 @@ from rofl.methods.processed import with_postprocessors
 from rofl.models.model_registry import ModelSpec
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
-_USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the noise ratio: estimated, or a guess
+_USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # if the noise ratio is unknown: estimated, or a guess
 
 
 class PrivacySpec(Spec):
@@ -54,7 +54,7 @@ class Experiment(Spec):
         model: The network.
         privacy: Differential privacy.
         server: The server's momentum, an average of the model over rounds, and a robust mean over clients.
-        bounds: What one client may do to a round, and what is done where a round goes wrong.
+        bounds: What one client may do to a round, and what is done if a round goes wrong.
         setting: "federated", or "centralized": one owner has all data, and a round is one pass over it.
         method: The method's name and hyper-parameters; those left out get the method's defaults.
         rounds: Rounds of training.
@@ -65,10 +65,10 @@ class Experiment(Spec):
             whose sums are exact and can be masked.
         evaluate_every: Rounds between evaluations; the last ten rounds are always evaluated.
         checkpoint_every: Rounds between checkpoints.
-        select: Which model is saved: that of the round with the "best" agreement with held-out labels as given, where
+        select: Which model is saved: that of the round with the "best" agreement with held-out labels as given, if
             there are such labels, or always that of the "last" round.
         patience: Stop after so many rounds in which that agreement has not risen; 0 for never.
-        guard: "off"; "warn" where a run seems to do harm; or "act", too: go back and learn from labels as given.
+        guard: "off"; "warn" if a run seems to do harm; or "act", too: go back and learn from labels as given.
     """
 
     name: str = "custom"
@@ -237,7 +237,7 @@ def experiment_from_toml(text: str) -> Experiment:
     """Return the experiment that `Experiment.toml` wrote.
 
     Raises:
-        UserError: The text is no TOML, or its settings do not fit.
+        UserError: The text is not TOML, or its settings do not fit.
     """
     try:
         return parse_experiment(tomllib.loads(text))

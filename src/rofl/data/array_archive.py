@@ -24,7 +24,7 @@ def read_array_archive(path: Path, names: Collection[str]) -> tuple[dict[str, np
 
     Args:
         path: the file.
-        names: the arrays that are read, where the file has them.
+        names: the arrays that are read, if the file has them.
 
     Raises:
         OSError: the file is no regular one, or too large.

@@ -60,7 +60,7 @@ def append_text(path: Path, text: str) -> None:
 
 
 def _write_new(path: Path, raw: bytes, mode: int) -> None:
-    """Write a file that is not there yet, and flush it to disk."""
+    """Write a file that does not exist yet, and flush it to disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with open(path, "wb", opener=lambda name, _: os.open(name, flags, mode)) as file:
         file.write(raw)

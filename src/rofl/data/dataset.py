@@ -24,7 +24,7 @@ class Dataset:
         name: of the data set, for summaries.
         classes: the names of the K classes.
         train: training images, (N, C, H, W) uint8 in memory or in files.
-        train_labels: (N,) true labels, or the given ones where the truth is not known.
+        train_labels: (N,) true labels, or the given ones if the truth is not known.
         test: test images, (M, C, H, W).
         test_labels: (M,).
         transform: from stored images to network inputs.
@@ -137,7 +137,7 @@ class Dataset:
         )
 
     def first(self, train: int | None, test: int | None) -> "Dataset":
-        """Return a data set of the first images of each part; all of them where None."""
+        """Return a data set of the first images of each part; all of them if None."""
         return replace(
             self._slice_train(slice(train)),
             test=slice_images(self.test, slice(test)),

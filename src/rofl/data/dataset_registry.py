@@ -36,7 +36,7 @@ class DatasetRegistry(Registry[DatasetLoader]):
 
 
 def _origin(value: object) -> str:
-    """Return the package that something comes from; "" where it does not say."""
+    """Return the package that something comes from; "" if it does not say."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return name.partition(".")[0] if isinstance(name, str) else ""
 

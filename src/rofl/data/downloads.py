@@ -44,7 +44,7 @@ def data_dir(folder: Path | None) -> Path:
 def fetch(
     folder: Path, remote: RemoteFile, otherwise: str = "point --data-dir or ROFL_DATA at a folder that has it"
 ) -> Path:
-    """Return the path of a file in the folder; it is downloaded and its checksum verified if it is not there.
+    """Return the path of a file in the folder; it is downloaded and its checksum verified if it is missing.
 
     Args:
         folder: of one data set.
@@ -52,7 +52,7 @@ def fetch(
         otherwise: the end of the hint if the download fails.
 
     Raises:
-        UserError: the file is not there and cannot be downloaded.
+        UserError: the file does not exist and cannot be downloaded.
     """
     path = folder / remote.name
     if path.is_file():

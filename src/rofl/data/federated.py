@@ -26,11 +26,11 @@ class FederatedDataset:
     """A data set with its given labels and the rows of each client.
 
     Attributes:
-        images: the data set, with true labels as far as they are known.
+        images: the data set, with true labels if known.
         labels: (N,) given labels, some of them wrong.
-        parts: the rows that each client trains on; a `SampledClients` where clients share samples.
+        parts: the rows that each client trains on; a `SampledClients` if clients share samples.
         spec: the settings that it is a function of.
-        validation: the rows of each client that it does not train on; empty where there are none.
+        validation: the rows of each client that it does not train on; empty if there are none.
     """
 
     images: Dataset
@@ -116,12 +116,12 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     """Load a data set, corrupt its labels and distribute it over clients.
 
     Clients with classes of their own differ in what their samples are, not in how these were labelled: a skewed
-    partition follows the true classes, as far as they are known. Noise is drawn for the whole set, so the noise rates
+    partition follows the true classes, if known. Noise is drawn for the whole set, so the noise rates
     of clients vary by chance, unless they differ by design.
 
     Args:
         spec: the settings; equal settings give equal results.
-        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        data_dir: the folder of published data sets; $ROFL_DATA if None.
         dataset: samples that the caller has in memory, instead of those that `spec.data` names.
 
     Raises:

@@ -41,14 +41,14 @@ def from_arrays(
 
     Args:
         images: uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3; or a table of numbers (N, F),
-            which are passed to the network as they are. Where both layouts of pixels fit, an array is read as
+            which are passed to the network as they are. If both layouts of pixels fit, an array is read as
             (N, H, W, C) and a tensor as (N, C, H, W).
         labels: (N,) the class of each sample, as whole numbers or as texts.
-        clients: (N,) the owner of each sample, by name or number; None where the data has no owners.
+        clients: (N,) the owner of each sample, by name or number; None if the data has no owners.
         classes: the names of all classes, in order; whole-number labels are then indices into them. By default, the
             labels that occur.
         test: images and labels of the test part; None to hold out some of the samples.
-        holdout: the share of each client's samples that is held out where `test` is None.
+        holdout: the share of each client's samples that is held out if `test` is None.
         truth_known: whether the labels are known to be right, so that an audit can be scored against them.
         name: of the data set, for summaries.
 
@@ -111,8 +111,8 @@ def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Datas
     """Return a data set from an object that holds arrays.
 
     Args:
-        source: any object with these keys or attributes: `images` or `data`; `labels` or `targets`; and, if they are
-            there, `clients` or `owners`, `classes`, `test_images` and `test_labels`.
+        source: any object with these keys or attributes: `images` or `data`; `labels` or `targets`; and, if
+            present, `clients` or `owners`, `classes`, `test_images` and `test_labels`.
         test: another such object whose images and labels are the test part.
         name: of the data set, for summaries.
 
@@ -138,7 +138,7 @@ def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Datas
 
 
 def _read_field(source: Any, field: str) -> Any:
-    """Return a key or attribute by any of its accepted names; None where there is none."""
+    """Return a key or attribute by any of its accepted names; None if there is none."""
     for name in _FIELDS[field]:
         if hasattr(source, "keys"):
             if name in source:

@@ -44,7 +44,7 @@ class ImageInfo:
     digest: str  # of the encoded bytes
     size: tuple[int, int] = (0, 0)  # width, height
     mode: str = ""  # PIL's mode
-    error: str = ""  # why it cannot be read; empty where it can
+    error: str = ""  # why it cannot be read; empty if it can
 
     @property
     def grey(self) -> bool:
@@ -115,7 +115,7 @@ def decode_image(
     bits that the image uses.
 
     Args:
-        image: a file or its content, an image of PIL, or an array (H, W) or (H, W, C) of uint8 with C = 1, 2 (grey,
+        image: a file or its content, a PIL image, or an array (H, W) or (H, W, C) of uint8 with C = 1, 2 (grey,
             alpha), 3 or 4 (colours, alpha).
         side: the height and width of the result in pixels, or one number for both.
         channels: 1 for grey, 3 for colours.
@@ -124,7 +124,7 @@ def decode_image(
         The pixels, (height, width, channels) uint8.
 
     Raises:
-        Exception: whatever PIL's decoders raise for a damaged file; `describe_error` words it.
+        Exception: any error of PIL's decoders for a damaged file; `describe_error` turns it into words.
     """
     height, width = (side, side) if isinstance(side, int) else side
     if isinstance(image, Path | bytes):
@@ -140,7 +140,7 @@ def open_picture(image: Path | bytes | np.ndarray) -> Image.Image:
     """Decode an image in its own size, to be looked at: upright, in 8 bits, grey or RGB, without transparency.
 
     Raises:
-        Exception: whatever PIL's decoders raise for a damaged file; `describe_error` words it.
+        Exception: any error of PIL's decoders for a damaged file; `describe_error` turns it into words.
     """
     if isinstance(image, Path | bytes):
         with open_encoded(_content(image)) as opened:
@@ -189,7 +189,7 @@ def _without_alpha(image: Image.Image) -> Image.Image:
 def _to_uint8(values: np.ndarray) -> np.ndarray:
     """Return grey of more than 8 bits as uint8: the highest 8 of the 8, 12, 16 or 32 bits that the image uses.
 
-    Scanners write 12 bits into 16. Floating-point images are taken as 0..1 where no value is above 1, else as 0..255.
+    Scanners write 12 bits into 16. Floating-point images are taken as 0..1 if no value is above 1, else as 0..255.
     """
     if values.dtype.kind == "f":
         finite = np.nan_to_num(values, posinf=0, neginf=0)

@@ -33,7 +33,7 @@ def open_encoded(raw: bytes) -> Iterator[Image.Image]:
 
     Raises:
         ImageTooLargeError: its header declares more than `MAX_PIXELS`.
-        Exception: whatever PIL's decoders raise for another format or a damaged file.
+        Exception: any error of PIL's decoders for another format or a damaged file.
     """
     if is_dicom(raw):
         size, _ = dicom_header(raw)

@@ -18,7 +18,7 @@ class NoiseSpec(Spec):
         kind: symmetric: any other class; pair: the next class; redraw: any class, the true one included, as FedCorr
             draws it; mixed: symmetric at one half of the clients and pair at the other; instance: images that look
             like another class get that class; all at `ratio`. human: the labels of CIFAR-10N.
-        ratio: the share of wrong labels; of redraw, the share that is drawn anew.
+        ratio: the share of wrong labels; of redraw, the share that is redrawn.
         labels: which labels of CIFAR-10N, for kind = human.
         client_spread: the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta.
         client_min: with `client_max`, each client has a ratio of its own, drawn uniformly between the two; FedCorr's

@@ -25,11 +25,11 @@ class Originals:
     """The training samples of a data set in their original form, by their row."""
 
     images: Dataset
-    contents: Mapping[str, Content]  # by the sample's name; empty where the data is no path of the user's
+    contents: Mapping[str, Content]  # by the sample's name; empty if the data is not a path of the user's
     columns: tuple[str, ...] = ()  # of a table
 
     def file(self, row: int) -> Path | None:
-        """Return the image file of a sample; None where the image is part of an array, or the sample of a table."""
+        """Return the image file of a sample; None if the image is part of an array, or the sample of a table."""
         content = self._content(row)
         return content if isinstance(content, Path) else None
 
@@ -37,7 +37,7 @@ class Originals:
         """Decode the image of a sample in its own size: upright, in 8 bits, grey or RGB.
 
         Raises:
-            Exception: whatever PIL's decoders raise for a damaged file.
+            Exception: any error of PIL's decoders for a damaged file.
         """
         from rofl.data.image_io import open_picture  # imports PIL, which training does without
 

@@ -19,7 +19,7 @@ def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) ->
         labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
 
     Raises:
         UserError: there are too few samples.
@@ -34,10 +34,10 @@ def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator,
     See McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         per_client: shards of each client.
 
     Raises:
@@ -55,10 +55,10 @@ def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generat
     As usual, it is drawn again until every client has `minimum` samples.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         alpha: the concentration, above 0.
 
     Raises:
@@ -101,7 +101,7 @@ def hold_out(
     Args:
         parts: the rows of each client.
         share: of them, that is held out.
-        draws: a source of randomness for each client.
+        draws: a random generator for each client.
     """
     kept, held = [], []
     for rows, draw in zip(parts, draws, strict=True):

@@ -17,7 +17,7 @@ def pixels_to_uint8(array: np.ndarray, what: str = "images") -> np.ndarray:
         what: the name of the argument in error messages.
 
     Raises:
-        UserError: the numbers are no pixels: they are negative, not finite, or above 255 with a fraction.
+        UserError: the numbers are not pixels: they are negative, not finite, or above 255 with a fraction.
     """
     if array.dtype == np.uint8:
         return array

@@ -43,7 +43,7 @@ class TablePreprocessing(Spec):
 
     Attributes:
         features: the number of network inputs of a row.
-        encoder: that makes them; None where the rows are numbers that are used as they are.
+        encoder: that makes them; None if the rows are numbers that are used as they are.
     """
 
     kind: Literal["table"] = "table"

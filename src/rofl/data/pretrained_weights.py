@@ -24,7 +24,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def network_folder(name: str, folder: Path | None = None) -> Path:
-    """Return the folder of a network of Hugging Face; nothing is downloaded.
+    """Return the folder of a Hugging Face network; nothing is downloaded.
 
     Args:
         name: the path of a folder or of a config.json, or the name of a folder in `<folder>/networks/`.
@@ -41,7 +41,7 @@ def network_folder(name: str, folder: Path | None = None) -> Path:
 
 
 def weights_file(weights: str, folder: Path | None = None) -> Path:
-    """Return the path of a file of weights; the published ones are downloaded if they are not there.
+    """Return the path of a file of weights; the published ones are downloaded if they are missing.
 
     Args:
         weights: "imagenet" for the published weights, the path of a file, or the name of one in `<folder>/weights/`.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _SHARE_OF_MEMORY = 2  # one half: what is read is usually copied once
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" if there is none
 
 
 @cache
@@ -30,11 +30,11 @@ def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
 
     Args:
         path: the file.
-        most_bytes: the largest size; half of the memory where None.
+        most_bytes: the largest size; half of the memory if None.
         follow: whether the path itself may be a link; folders above it always may.
 
     Raises:
-        OSError: it is not there, is no regular file, is a link, or is too large.
+        OSError: it does not exist, is not a regular file, is a link, or is too large.
     """
     _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which a device notices
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
@@ -52,7 +52,7 @@ def read_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
 
     Args:
         path: the file.
-        most_bytes: the largest size; half of the memory where None.
+        most_bytes: the largest size; half of the memory if None.
         follow: whether the path itself may be a link.
     """
     with open_regular(path, most_bytes, follow) as file:

@@ -19,10 +19,10 @@ def bernoulli(
     class at a client, without a client for a class, or with a client below the minimum are drawn again.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         probability: of a client to hold a class.
         alpha: the concentration of the shares, above 0.
 
@@ -53,10 +53,10 @@ def by_classes(labels: Tensor, clients: int, minimum: int, rng: np.random.Genera
     Classes are dealt out as evenly as can be, and the samples of a class in equal shares to those that hold it.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         count: classes of each client.
 
     Raises:
@@ -85,7 +85,7 @@ def quantity(labels: Tensor, clients: int, minimum: int, rng: np.random.Generato
         labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         alpha: the concentration, above 0; the smaller, the more the sizes differ.
 
     Raises:

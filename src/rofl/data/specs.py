@@ -22,8 +22,8 @@ class DataSpec(Spec):
 
     Attributes:
         name: a published data set, "own" for user data (`path`), or "memory" for samples that the caller holds.
-        train: use only the first so many training samples; None for all.
-        test: use only the first so many test samples; None for all.
+        train: use only this many training samples, from the first; None for all.
+        test: use only this many test samples, from the first; None for all.
         validation: evaluate on so many validation images instead of the test part; for choosing settings.
         validation_share: the share of each client's samples that is kept out of training; the best round is chosen by
             agreement with their labels as given.
@@ -149,7 +149,7 @@ class DataSpec(Spec):
 
     @property
     def title(self) -> str:
-        """A name of the data for people.
+        """A name of the data for readers.
 
         >>> DataSpec().title, DataSpec(path="/home/me/x-rays/").title
         ('digits', 'x-rays')

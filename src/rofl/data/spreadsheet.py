@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def escape_cell(text: str) -> str:
-    """Return a text as it is written: with an apostrophe in front where a spreadsheet would run it.
+    """Return a text as it is written: with an apostrophe in front if a spreadsheet would run it.
 
     >>> escape_cell("=1+1"), escape_cell("-1"), escape_cell("cat")
     ("'=1+1", '-1', 'cat')

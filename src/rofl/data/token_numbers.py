@@ -18,7 +18,7 @@ def read_tokenizer(path: Path) -> str:
         path: the file, or a folder that has it.
 
     Raises:
-        UserError: it is not there, or is something else; or the package tokenizers is not installed.
+        UserError: it does not exist, or is something else; or the package tokenizers is not installed.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
     try:

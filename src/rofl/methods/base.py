@@ -77,7 +77,7 @@ class Claims:
     Attributes:
         samples: how many samples they declared, together.
         clients: how many clients there are.
-        norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None where not known.
+        norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None if unknown.
         largest: the largest share of these samples that one client has.
     """
 
@@ -171,9 +171,9 @@ class Method(Protocol):
         return False
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return why no honest clients can have sent this, or None where they can; by default nothing is checked.
+        """Return why no honest client could have sent this, or None if they can; by default nothing is checked.
 
-        It is called for single updates and for sums of them, where bounds on updates are asked for.
+        It is called for single updates and for sums of them, if bounds on updates are asked for.
 
         Args:
             total: the update, or a sum of updates.

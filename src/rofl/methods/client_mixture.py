@@ -90,7 +90,7 @@ class ClientMixture:
         return bool(self._shares(torch.where(seen, vector.float(), 0.0), seen, aux)[1] > 0.5)
 
     def _shares(self, vector: Tensor, seen: Tensor, aux: Tensors) -> Tensor:
-        """Return the probabilities (2,) of a client to be clean and noisy; equal ones where nothing is known yet."""
+        """Return the probabilities (2,) of a client to be clean and noisy; equal ones if nothing is known yet."""
         totals = aux[_TOTALS].double()
         if float(totals[:, 0].sum()) <= _LEAST:
             return torch.full((2,), 0.5, device=vector.device)

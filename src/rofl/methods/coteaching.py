@@ -74,7 +74,7 @@ def _losses(net: Network, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _reinitialized(net: Network, seed: int) -> Network:
-    """Return the same architecture with other initial weights; where they are published ones, only the head differs."""
+    """Return the same architecture with other initial weights; if they are published ones, only the head differs."""
     other = copy.deepcopy(net)
     with seeded(derive(seed, "peer")):
         for layer in (other.head if net.pretrained else other).modules():

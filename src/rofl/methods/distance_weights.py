@@ -83,7 +83,7 @@ class DistanceWeights:
 
 
 def published_factors(models: list[Tensors], noisy: Tensor) -> Tensor:
-    """Return exp(-d / d_max) for noisy clients and 1 for clean ones, (m,); 1 for all where all are alike.
+    """Return exp(-d / d_max) for noisy clients and 1 for clean ones, (m,); 1 for all if all are alike.
 
     Args:
         models: of each client, up to the same shift.

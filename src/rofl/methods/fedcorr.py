@@ -49,7 +49,7 @@ class FedCorr(LocalSgd):
     clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
-        """Return the method for so many clients, unless they are set or nothing depends on them."""
+        """Return the method for this number of clients, unless they are set or nothing depends on them."""
         return self if self.clients or self.share == "sums" else replace(self, clients=clients)
 
     def cautious(self) -> Self:
@@ -166,7 +166,7 @@ class FedCorr(LocalSgd):
 
 
 def relabelled(labels: Tensor, probs: Tensor, confidence: float, among: Tensor) -> Tensor:
-    """Return labels (n,) with the most probable class in the place of some, where it is probable enough.
+    """Return labels (n,) with the most probable class in place of some, if it is probable enough.
 
     Args:
         labels: (n,).

@@ -142,7 +142,7 @@ def scaled_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def global_mixture(total: Tensor) -> Tensor | None:
-    """Return the mean mixture (2, 3) of all clients from the running total (7,); None where there is none."""
+    """Return the mean mixture (2, 3) of all clients from the running total (7,); None if there is none."""
     if float(total[6]) < 1:
         return None
     mean = (total[:6] / total[6]).view(2, 3)

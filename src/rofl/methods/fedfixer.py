@@ -26,7 +26,7 @@ _NEVER = 2**31  # a round that no run reaches
 class FedFixer(LocalSgd):
     """A shared and a personal model, each trained on the samples that the other takes for clean.
 
-    A sample is clean where the loss of its label is at most the mean loss over all labels (Cheng et al. 2021, CORES).
+    A sample is clean if the loss of its label is at most the mean loss over all labels (Cheng et al. 2021, CORES).
     A client's weight is the number of its clean samples. The personal model starts from the shared one in every round.
     """
 

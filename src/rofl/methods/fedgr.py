@@ -113,7 +113,7 @@ class FedGR(LocalSgd):
         return {_MEAN: mean + (each - mean) / visits, _VISITS: visits, _PSEUDO: pseudo}
 
     def _pseudo_labels(self, logits: Tensor, clean: Tensor, before: Tensor, data: ClientDataset) -> Tensor:
-        """Return the given label where it is clean, else the global model's where it is sure, else the last one (n,).
+        """Return the given label if it is clean, else the global model's if it is sure, else the last one (n,).
 
         Args:
             logits: (n, K) by the global model.
@@ -128,7 +128,7 @@ class FedGR(LocalSgd):
     def _teacher(
         self, net: Network, client_state: Tensors, refine: bool, noisy_share: float, pseudo: Tensor
     ) -> Network:
-        """Return the client's teacher, which the global model revises, or replaces where the client knows too little.
+        """Return the client's teacher, which the global model revises, or replaces if the client knows too little.
 
         Args:
             net: with the global model's weights.
@@ -149,7 +149,7 @@ class FedGR(LocalSgd):
 
 
 def refined_loss(log_probs: Tensor, given: Tensor, pseudo: Tensor, clean: Tensor, trusted: bool) -> Tensor:
-    """Return the mean of q * CE(given) + (1 - q) * CE(pseudo); of CE(pseudo) alone where the client is not trusted.
+    """Return the mean of q * CE(given) + (1 - q) * CE(pseudo); of CE(pseudo) alone if the client is not trusted.
 
     Args:
         log_probs: (B, K).

@@ -40,7 +40,7 @@ class FedNoRo(LocalSgd):
     clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
-        """Return the method for so many clients, unless they are set or nothing depends on them."""
+        """Return the method for this number of clients, unless they are set or nothing depends on them."""
         return self if self.clients or self.share == "sums" else replace(self, clients=clients)
 
     def cautious(self) -> Self:

@@ -20,7 +20,7 @@ def predict(
         net: the network, which stays as it is.
         pixels: the images, in memory or in files.
         transform: from pixels to inputs.
-        rows: which images; all of them where absent.
+        rows: which images; all of them if None.
     """
     return forward(net.predictor(), pixels, transform, rows)
 
@@ -35,7 +35,7 @@ def forward(
         predictor: in evaluation mode.
         pixels: the images.
         transform: from pixels to inputs.
-        rows: which images; all of them where absent.
+        rows: which images; all of them if None.
     """
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]

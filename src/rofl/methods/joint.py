@@ -31,7 +31,7 @@ class Joint(LocalSgd):
     memory: Annotated[int, Field(ge=1)] = 10  # epochs whose predictions are averaged
 
     def with_noise_rate(self, kind: str, ratio: float) -> "Joint":
-        """Return the method with Tanaka's learning rate for this noise, where `lr` is 0."""
+        """Return the method with Tanaka's learning rate for this noise, if `lr` is 0."""
         return self if self.lr else replace(self, lr=published_rate(kind, ratio))
 
     def client_update(

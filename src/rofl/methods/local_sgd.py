@@ -140,14 +140,14 @@ class SmallLossSgd(LocalSgd):
     warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
 
     def with_noise_rate(self, kind: str, ratio: float) -> Self:
-        """Return the method with the ratio in the place of tau = "known"."""
+        """Return the method with the ratio in place of tau = "known"."""
         return replace(self, tau=ratio) if self.tau == "known" else self
 
     def keep_rate(self, ctx: RoundContext) -> float:
         """Return R(t), the share of a batch that is selected.
 
         Raises:
-            ValueError: tau is no number; `with_noise_rate` replaces "known".
+            ValueError: tau is not a number; `with_noise_rate` replaces "known".
         """
         if isinstance(self.tau, str):
             raise ValueError(f"tau = {self.tau!r} must be replaced by the noise ratio before training")

@@ -46,7 +46,7 @@ class MethodRegistry(Registry[type[Method]]):
         """Return the class of a name, such as "rofl" or "package.module:Class".
 
         Raises:
-            UserError: there is none, it is no dataclass, or it lacks a part of the interface.
+            UserError: there is none, it is not a dataclass, or it lacks a part of the interface.
         """
         ours = _OTHER_NAMES.get(name.casefold()) if isinstance(name, str) else None
         if ours and name not in self.names():  # which looks at all installed packages

@@ -110,7 +110,7 @@ class ProcessedMethod(Method):
         return replace(self, method=self.method.with_rounds(rounds))
 
     def with_clients(self, clients: int) -> Self:
-        """Return the same postprocessors around the method for so many clients."""
+        """Return the same postprocessors around the method for this number of clients."""
         return replace(self, method=self.method.with_clients(clients))
 
     def centralized(self) -> Self:
@@ -130,7 +130,7 @@ class ProcessedMethod(Method):
 
 
 def with_postprocessors(method: Method, postprocessors: Sequence[Postprocessor]) -> Method:
-    """Return the method with postprocessors around its updates, or the method itself where there are none."""
+    """Return the method with postprocessors around its updates, or the method itself if there are none."""
     return ProcessedMethod(method, tuple(postprocessors)) if postprocessors else method
 
 

@@ -17,16 +17,16 @@ from rofl.models import Network
 _MAX_LAZY_SHARE = 2 / 3  # of a client's samples are predicted on demand; then the rest is, in one pass
 AGREED = "agreed"  # key in an update's `aux`: samples whose label was predicted before it was learnt, and all
 STATE = "start"  # key in the server's `aux`
-_ODDS = 2.0  # where model and label differ, the model must be right so many times as often
+_ODDS = 2.0  # if model and label differ, the model must be right so many times as often
 _FAST, _SLOW = 0.5, 0.8  # momenta of two averages of the agreement over rounds
 _LEAST_AGREEMENT = 0.5  # below it, a model whose agreement does not rise knows little, or most labels are wrong
-_STILL = 0.01  # the agreement has stopped rising where the fast average is at most so far above the slow one
+_STILL = 0.01  # the agreement has stopped rising if the fast average is at most so far above the slow one
 
 
 class PseudoLabels:
     """y-hat of a client's samples, by the network as it is now: evaluation mode, no augmentation.
 
-    Eq. 1 needs y-hat of unconfident samples only, so predictions are made on demand: where labels are mostly right,
+    Eq. 1 needs y-hat of unconfident samples only, so predictions are made on demand: if labels are mostly right,
     this saves most of a pass over all samples, a twentieth of a client's round. Clients with at most 125 samples or on
     an accelerator use one pass instead, since selecting samples there would force a synchronisation.
 
@@ -66,7 +66,7 @@ class PseudoLabels:
 def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
     """Estimate a model's accuracy, 0 to 1, from its agreement with labels of which a known share is wrong.
 
-    It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are
+    It predicts a label if both are right, or if it makes the very mistake that the label makes; mistakes are
     taken to be even over classes.
 
     Args:
@@ -89,7 +89,7 @@ def deserves_labels(accuracy: float, wrong: float) -> bool:
 
     Args:
         accuracy: of the model, as estimated.
-        wrong: the share of labels that are wrong; where it is 0, no model deserves it.
+        wrong: the share of labels that are wrong; if it is 0, no model deserves it.
 
     >>> [deserves_labels(accuracy, wrong=0.4) for accuracy in (0.5, 0.7, 0.8)], deserves_labels(1.0, wrong=0.0)
     ([False, False, True], False)
@@ -124,7 +124,7 @@ class EarnedStart:
         Args:
             counts: (2,) samples whose label was predicted, and all, over the clients of the round.
             index: the round.
-            wrong: the share of labels that are wrong; None where nobody knows.
+            wrong: the share of labels that are wrong; None if unknown.
             classes: K.
         """
         agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may leave anything

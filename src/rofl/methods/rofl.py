@@ -28,7 +28,7 @@ UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold 
 class Rofl(SmallLossSgd):
     """Class-wise centroids travel with the weights and decide which given labels a client trusts.
 
-    A sample is confident where the centroid that is nearest to its features is that of its label. From round T_pl on,
+    A sample is confident if the centroid that is nearest to its features is that of its label. From round T_pl on,
     the others are trained on pseudo-labels. docs/method.md maps each line of the paper to the function that does it.
     """
 
@@ -155,7 +155,7 @@ class Rofl(SmallLossSgd):
         return isinstance(self.t_pl, str)
 
     def _first_relabelled(self, server_state: ServerState) -> int:
-        """Return T_pl, as far as it is known."""
+        """Return T_pl, if known."""
         if not isinstance(self.t_pl, str):
             return self.t_pl
         return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
@@ -207,7 +207,7 @@ class Rofl(SmallLossSgd):
         return torch.where(use_global.unsqueeze(1), global_centroids, means)
 
     def _confident(self, features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
-        """Return the mask of Eq. 7, (B,); all True where the mask is off.
+        """Return the mask of Eq. 7, (B,); all True if the mask is off.
 
         Args:
             features: (B, d), without gradient.
@@ -235,7 +235,7 @@ class Rofl(SmallLossSgd):
         return losses.classification(label_loss, pseudo_loss, mask) if self.mask else pseudo_loss
 
     def _update_centroids(self, centroids: Tensor, means: Tensor, counts: Tensor) -> Tensor:
-        """Return Eq. 13, or the batch's class means where global centroids are off.
+        """Return Eq. 13, or the batch's class means if global centroids are off.
 
         Args:
             centroids: (K, d) before the batch.

@@ -14,7 +14,7 @@ _HINT = "a forward that gives logits (B, K), or logits and features (B, d)"
 class AdaptedNetwork(Network):
     """A foreign module, whose forward gives logits only or (logits, features).
 
-    Where it gives logits only, the features are the input of the last `nn.Linear` that a forward pass calls, or the
+    If it gives logits only, the features are the input of the last `nn.Linear` that a forward pass calls, or the
     output of the layer that `features` names. One pass over two blank images finds the layer and the sizes; it also
     gives lazy layers their shapes. Its tensors are named as the module names them, after "module.".
 
@@ -36,7 +36,7 @@ class AdaptedNetwork(Network):
             names = ", ".join(name for name, _ in module.named_children())
             raise UserError(f"The model has no layer {features!r} to take features from.", names)
         self._features = features
-        self._head = _last_linear(module, shape)  # "" where the module calls none
+        self._head = _last_linear(module, shape)  # "" if the module calls none
         with torch.no_grad():
             logits, vectors = self.eval()(torch.zeros(2, *shape))
         self.train()
@@ -76,7 +76,7 @@ class AdaptedNetwork(Network):
 
     @property
     def head(self) -> nn.Module:
-        """The last linear layer, or the whole network where there is none."""
+        """The last linear layer, or the whole network if there is none."""
         return self.module.get_submodule(self._head) if self._head else self
 
 

@@ -73,7 +73,7 @@ def haar_filters(channels: int) -> Tensor:
 
 
 def _block(inputs: int, outputs: int, pool: bool) -> list[nn.Module]:
-    """Return a 3 x 3 convolution that passes its inputs on at first, batch norm and GELU, with pooling where asked for.
+    """Return a 3 x 3 convolution that passes its inputs on at first, batch norm and GELU, with pooling if asked for.
 
     Args:
         inputs: channels of the input.

@@ -27,7 +27,7 @@ class FitInputs(nn.Module):
         given: how the inputs were scaled.
         wanted: how the network's inputs are scaled.
         channels: of the network.
-        size: height and width that the network needs; () where any size goes through.
+        size: height and width that the network needs; () if any size goes through.
     """
 
     factor: Tensor

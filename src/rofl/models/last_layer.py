@@ -17,7 +17,7 @@ def check_head(net: Network, shape: tuple[int, int, int]) -> nn.Linear:
         shape: channels, height and width of an input.
 
     Raises:
-        UserError: it is no linear layer with a bias, or the logits are not those that it makes.
+        UserError: it is not a linear layer with a bias, or the logits are not those that it makes.
     """
     head = net.head
     if isinstance(head, nn.Linear) and head.bias is not None:

@@ -68,11 +68,11 @@ MODELS = ModelRegistry(
 
 @dataclass(frozen=True)
 class ForeignInputs:
-    """What networks of timm and Hugging Face are built from beside shape and classes.
+    """What timm and Hugging Face networks are built from beside shape and classes.
 
     Attributes:
         scaling: of the inputs.
-        config: `HubConfig.to_json` of a folder of Hugging Face.
+        config: `HubConfig.to_json` of a Hugging Face folder.
         folder: its weights; "" to start at random.
     """
 
@@ -134,7 +134,7 @@ def build(
         classes: the number of classes.
         width: a factor for all channel counts; 1 for a factory that takes none.
         seed: of the initial weights.
-        foreign: what networks of timm and Hugging Face need to know.
+        foreign: what timm and Hugging Face networks need to know.
 
     Raises:
         UserError: there is no such model, it takes no width, or it does not give logits for these classes.

@@ -39,7 +39,7 @@ class Network(nn.Module, ABC):
 
     @property
     def head(self) -> nn.Module:
-        """The layer that makes logits of features; all of the network where no such layer is known."""
+        """The layer that makes logits of features; all of the network if no such layer is known."""
         return self
 
     def shared_entries(self) -> Tensors:
@@ -152,7 +152,7 @@ def _fold_batch_norm(extractor: nn.Module) -> nn.Module:
 
 
 def conv_block(inputs: int, outputs: int, padding: int = 1, pool: bool = False) -> list[nn.Module]:
-    """Return a 3 x 3 convolution, batch norm and LeakyReLU 0.01, with 2 x 2 max pooling where asked for.
+    """Return a 3 x 3 convolution, batch norm and LeakyReLU 0.01, with 2 x 2 max pooling if asked for.
 
     The pool comes before the LeakyReLU, which never decreases: the largest of a window stays the largest, and a quarter
     of the numbers is left to activate.

@@ -23,7 +23,7 @@ _TORCHVISION = ("torchvision", "torchvision.ops", "torchvision.ops.misc")
 def timm_network(
     name: str, shape: tuple[int, int, int], classes: int, scaling: PixelScaling = NO_SCALING
 ) -> FeatureClassifier:
-    """Return a network of timm with random weights, and a linear classifier on its pooled features.
+    """Return a timm network with random weights, and a linear classifier on its pooled features.
 
     Args:
         name: as timm has it, such as "resnet18"; with or without "timm:" before it.
@@ -66,7 +66,7 @@ def import_timm() -> Any:
     """Return the package timm, which networks need no torchvision for.
 
     timm imports torchvision for data sets, transforms and one layer. torchvision has to be built for the very torch
-    that is installed; where it is absent or does not load, timm is imported without its data part.
+    that is installed; if it is absent or does not load, timm is imported without its data part.
 
     Raises:
         UserError: timm is not installed.

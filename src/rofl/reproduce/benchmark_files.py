@@ -28,7 +28,7 @@ class BenchmarkRow:
         setting: The column.
         accuracies: In per cent at equal gradient steps, one per finished seed.
         accuracies_in_time: The same at equal time.
-        problem: Why a seed could not run; None where all could.
+        problem: Why a seed could not run; None if all could.
     """
 
     method: str
@@ -151,7 +151,7 @@ def _header(names: list[str]) -> list[str]:
 
 
 def row_name(board: Leaderboard, row: str) -> str:
-    """Return a method's name, with a star where it is told the noise ratio."""
+    """Return a method's name, with a star if it is told the noise ratio."""
     cost = board.cost(row)
     return f"{row} *" if cost is not None and cost.told_noise else row
 

@@ -68,10 +68,10 @@ def make_benchmark_plan(
         name: A key of `rofl.reproduce.benchmark_tables.BENCHMARKS`.
         scale: "tiny" (the embedded digits), "lite" (real images in minutes), "medium" (in hours) or "paper" (the
             paper's network and rounds).
-        data: One of `DATASETS`; "cifar10" where empty. At scale "tiny" always the digits.
-        cells: Names of methods and of settings; only these are run, and all methods or all settings where none is
+        data: One of `DATASETS`; "cifar10" if empty. At scale "tiny" always the digits.
+        cells: Names of methods and of settings; only these are run, and all methods or all settings if none is
             named. Methods from elsewhere, such as "package.module:Class", come on top.
-        seeds: Runs of each cell, with seeds 0, 1, ...; where 0, as many as `SEEDS` has for the scale.
+        seeds: Runs of each cell, with seeds 0, 1, ...; if 0, as many as `SEEDS` has for the scale.
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
 
     Raises:

@@ -67,11 +67,11 @@ def run_cells(
         cache: Where the run directories are kept.
         jobs: Experiments that run side by side, each in a process of its own.
         workers: Client processes of each; 0 for none.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while something runs.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> a sentence that says why it could not run; empty if everything ran.
 
     Raises:
         UserError: Another process runs cells in the same folder.
@@ -178,7 +178,7 @@ def _end_worker(process: "subprocess.Popen[str]") -> None:
 
 
 def _request(process: "subprocess.Popen[str]", line: str) -> str | None:
-    """Send a request to a worker, and return the problem that it met, "" for none, or None where it died."""
+    """Send a request to a worker, and return the problem that it met, "" for none, or None if it died."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

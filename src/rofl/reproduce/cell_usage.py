@@ -18,7 +18,7 @@ from rofl.simulation.device import devices
 USAGE_FILE = "cell.json"  # in the run folder of a cell
 _MAX_BYTES = 10_000
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # Linux, proc(5): the peak begins anew
+_RESET_PEAK = "5"  # Linux, proc(5): the peak restarts
 
 
 class CellUsage(BaseModel):
@@ -28,7 +28,7 @@ class CellUsage(BaseModel):
 
     memory: int | None = Field(None, ge=0)  # bytes: the peak of its process above what that had before; None: not known
     core_share: float | None = Field(None, gt=0)  # CPU time over elapsed time, at most 1; None on a GPU, or not known
-    node: str = ""  # the Ray node; "" where it ran without Ray
+    node: str = ""  # the Ray node; "" if it ran without Ray
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def recorded_usage(folder: Path, node: str = "") -> Iterator[None]:
 
 
 def read_usage(folder: Path) -> CellUsage:
-    """Return what a cell took; nothing is known where the file is missing or damaged."""
+    """Return what a cell took; nothing is known if the file is missing or damaged."""
     try:
         return CellUsage.model_validate_json(read_regular(folder / USAGE_FILE, _MAX_BYTES, follow=False))
     except (OSError, ValidationError):
@@ -62,7 +62,7 @@ def read_usage(folder: Path) -> CellUsage:
 
 
 def _restart_peak() -> int | None:
-    """Return the process's memory in bytes, from which the peak now begins anew; None where that cannot be done."""
+    """Return the process's memory in bytes, from which the peak now restarts; None if that cannot be done."""
     gc.collect()
     with suppress(OSError, AttributeError):  # other C libraries have no such function
         ctypes.CDLL(None).malloc_trim(0)  # what earlier cells left must not count
@@ -74,7 +74,7 @@ def _restart_peak() -> int | None:
 
 
 def _status(name: str) -> int | None:
-    """Return an entry of the process's status in bytes; None where there is none."""
+    """Return an entry of the process's status in bytes; None if there is none."""
     try:
         found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), flags=re.MULTILINE)
     except OSError:

@@ -37,7 +37,7 @@ class _ClientModel:
 
 
 def write_divergence(run_dir: RunDir, data_dir: Path | None = None) -> None:
-    """Write divergence.json of a finished run, where it is not there yet.
+    """Write divergence.json of a finished run, if it does not exist yet.
 
     The first five clients train once more from the final model, and their features and weights are compared.
     """

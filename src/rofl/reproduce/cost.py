@@ -17,7 +17,7 @@ class PlanCost:
     Attributes:
         runs: The runs of the plan; cells that show different measures of the same run count once.
         finished: Those of them that are finished already.
-        core_seconds: Seconds that the others will take on one core, good to a factor of about 1.5.
+        core_seconds: Seconds that the others will take on one core, accurate to within a factor of about 1.5.
     """
 
     runs: int
@@ -34,5 +34,5 @@ def plan_cost(plan: Plan) -> PlanCost:
 
 
 def core_seconds(experiments: Iterable[Experiment]) -> float:
-    """Return the seconds that experiments will take on one core, good to a factor of about 1.5."""
+    """Return the seconds that experiments will take on one core, accurate to within a factor of about 1.5."""
     return sum(run_core_seconds(experiment, PUBLISHED[experiment.data.name]) for experiment in experiments)

@@ -30,7 +30,7 @@ _SHAPE, _CLASSES, _BATCHES = (1, 8, 8), 10, 2  # of the client on whose samples 
 
 
 def with_equal_steps(experiment: Experiment) -> Experiment:
-    """Return the experiment with as many rounds as plain FedAvg's gradient steps allow; the same where a round costs 1.
+    """Return the experiment with as many rounds as plain FedAvg's gradient steps allow; the same if a round costs 1.
 
     Hyper-parameters that count rounds shrink with them.
     """

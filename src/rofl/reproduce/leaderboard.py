@@ -36,7 +36,7 @@ class MethodCost:
             got, so that other work on the machine does not count; the median over runs.
         round_bytes: That travel in a round, up and down; the mean over runs.
         state_bytes: That a client keeps between its rounds, the mean over clients.
-        memory: Bytes: the peak of a run's process above what it had before, median over runs; None where not known.
+        memory: Bytes: the peak of a run's process above what it had before, median over runs; None if unknown.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Leaderboard:
     time_ranking: Ranking
 
     def cost(self, name: str) -> MethodCost | None:
-        """Return what a method costs; None where it has no finished run."""
+        """Return what a method costs; None if it has no finished run."""
         return next((cost for cost in self.costs if cost.name == name), None)
 
     @property
@@ -108,9 +108,9 @@ def collect_leaderboard(plan: BenchmarkPlan, cache: RunCache, problems: Mapping[
 
 
 def last_accuracy(history: Sequence[RoundRecord]) -> float | None:
-    """Return the mean test accuracy over the last fifth of the rounds, at least one; None where none was evaluated.
+    """Return the mean test accuracy over the last fifth of the rounds, at least one; None if none was evaluated.
 
-    Where the last fifth was not evaluated, it is that of the last evaluated round.
+    If the last fifth was not evaluated, it is that of the last evaluated round.
     """
     part = history[-max(1, len(history) // _LAST_PART) :]
     found = [record.accuracy for record in part if record.accuracy is not None]
@@ -163,7 +163,7 @@ def _method_cost(name: str, found: Sequence[tuple[Experiment, RunDir]], seconds:
 
 
 def _round_seconds(found: Sequence[tuple[RunDir, Sequence[RoundRecord]]]) -> float:
-    """Return the seconds of a round: the median over runs, of those with a known share of a core where there are any.
+    """Return the seconds of a round: the median over runs, of those with a known share of a core if there are any.
 
     The first round of a run prepares what the others use and does not count.
     """

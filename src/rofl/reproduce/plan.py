@@ -42,11 +42,11 @@ class Plan:
         return self.out / "cells"
 
     def workers(self, jobs: int) -> int:
-        """Return the client processes of each cell where so many cells run side by side."""
+        """Return the client processes of each cell if so many cells run side by side."""
         return default_workers() if jobs == 1 else 0
 
     def cell_experiments(self, table: PaperTable, cell: TableCell) -> Sequence[Experiment]:
-        """Return the experiments of a cell, one per seed; none where the scale has too few clients for it."""
+        """Return the experiments of a cell, one per seed; none if the scale has too few clients for it."""
         experiments = (cell_experiment(table, cell, self.scale, seed) for seed in range(self.seeds))
         return [experiment for experiment in experiments if experiment is not None]
 
@@ -79,7 +79,7 @@ def make_plan(
         scale: "tiny" (the embedded digits), "lite" (real images, minutes a cell), "medium" (hours) or "paper".
         seeds: Runs of each cell, with seeds 0, 1, ...
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
-        cells: Rows, columns or methods with commas between; only cells in these are run. All where empty.
+        cells: Rows, columns or methods with commas between; only cells in these are run. All if empty.
         data: Another of the paper's data sets to run on than the table's.
         method: A further method, such as "package.module:Class", which gets rows of its own in each table.
 
@@ -126,7 +126,7 @@ def _on_dataset(table: PaperTable, data: str) -> PaperTable:
 def _with_method(table: PaperTable, method: str) -> PaperTable:
     """Return a table with rows for a further method: what the others run, without their own hyper-parameters.
 
-    Cells that then ask for the same are one. The row is named after the method, and after the row that it follows where
+    Cells that then ask for the same are one. The row is named after the method, and after the row that it follows if
     the method has several in a column.
     """
     found: dict[tuple[str, Measure, str], TableCell] = {}

@@ -1,7 +1,7 @@
 """Runs cells on a Ray cluster; their run folders come back to this machine, with the digests they have anywhere.
 
 Ray pickles what it sends: whoever can reach a cluster's ports can run code on its nodes, and a node can run code on the
-machine that asks it. So Ray is used only where the caller names a cluster, and belongs into a network of one's own.
+machine that asks it. So Ray is used only if the caller names a cluster, and belongs into a network of one's own.
 What is asked for and what comes back are texts and bytes; their names are checked before anything is written.
 """
 
@@ -34,7 +34,7 @@ def run_cells_on_ray(
     data_dir: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[Path, str]:
-    """Run the experiments that are not finished on a Ray cluster, each on a core, and a GPU where the cluster has any.
+    """Run the experiments that are not finished on a Ray cluster, each on a core, and a GPU if the cluster has any.
 
     The nodes need rofl, the data sets, and the packages of methods from elsewhere. A cell that was interrupted begins
     anew; its unfinished run folder is replaced when it is done.
@@ -42,12 +42,12 @@ def run_cells_on_ray(
     Args:
         experiments: What to run; an experiment that is named twice runs once.
         cache: Where the run directories are kept, on this machine.
-        on: "ray" for the cluster of $RAY_ADDRESS, or Ray on this machine where that is not set; or "ray://HOST:PORT".
-        data_dir: Where the data sets lie on the nodes; their $ROFL_DATA where absent.
+        on: "ray" for the cluster of $RAY_ADDRESS, or Ray on this machine if that is not set; or "ray://HOST:PORT".
+        data_dir: Where the data sets lie on the nodes; their $ROFL_DATA if None.
         on_progress: Called about twice a second while something runs; rounds count when their cell is done.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> a sentence that says why it could not run; empty if everything ran.
 
     Raises:
         UserError: Ray is not installed or cannot be reached, or another process runs cells in the same folder.
@@ -85,7 +85,7 @@ def run_cell(settings: str, data_dir: str) -> tuple[str, dict[str, bytes]]:
         data_dir: Where the data sets lie; "" for $ROFL_DATA.
 
     Returns:
-        A sentence that says why it could not run, "" where it did; and the files of its run folder by relative path.
+        A sentence that says why it could not run, "" if it did; and the files of its run folder by relative path.
     """
     import ray
 
@@ -124,7 +124,7 @@ def _connect(on: str) -> Any:
 
 
 def _keep(ray: Any, reference: Any, asked: Experiment, run_dir: RunDir) -> str:
-    """Write the files of a cell that is done, and return a sentence where it could not run.
+    """Write the files of a cell that is done, and return a sentence if it could not run.
 
     Args:
         ray: The module.

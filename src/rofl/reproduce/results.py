@@ -23,7 +23,7 @@ class CellResult:
         cell: The cell, with the paper's number.
         values: One value per finished seed.
         folders: The run folders of the finished seeds.
-        problem: A sentence that says why a seed could not run; empty where all could.
+        problem: A sentence that says why a seed could not run; empty if all could.
     """
 
     cell: TableCell
@@ -33,7 +33,7 @@ class CellResult:
 
     @property
     def mean(self) -> float | None:
-        """The mean over seeds; None where no seed is finished."""
+        """The mean over seeds; None if no seed is finished."""
         return fmean(self.values) if self.values else None
 
     @property
@@ -60,7 +60,7 @@ class TableResult:
     cells: tuple[CellResult, ...]
 
     def cell(self, row: str, column: str) -> CellResult | None:
-        """Return the result in a row and a column, or None where the table has no cell there."""
+        """Return the result in a row and a column, or None if the table has no cell there."""
         return next((one for one in self.cells if (one.cell.row, one.cell.column) == (row, column)), None)
 
     @property
@@ -101,7 +101,7 @@ def collect_results(
         cells: Those of its cells that the plan holds.
         cache: Where the runs are kept.
         problems: Run folder -> why it could not run.
-        measure: Returns the value of a cell's finished run; where absent, what the cell's `measure` says.
+        measure: Returns the value of a cell's finished run; if None, what the cell's `measure` says.
 
     Returns:
         The results; cells that the scale is too small for are left out.

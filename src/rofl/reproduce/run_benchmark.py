@@ -22,10 +22,10 @@ def benchmark(
 
     Args:
         plan: What to run, from `make_benchmark_plan`; a name stands for `make_benchmark_plan(name)`, at scale "tiny".
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
+        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
         on: A Ray cluster to run on: "ray" for this machine or $RAY_ADDRESS, or "ray://HOST:PORT". Whoever can reach
             a Ray cluster can run code on it, and its nodes can run code here: Ray sends pickled objects.
-        data_dir: Where the data sets lie, on the cluster's nodes where `on` names one; $ROFL_DATA where absent.
+        data_dir: Where the data sets lie, on the cluster's nodes if `on` names one; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:

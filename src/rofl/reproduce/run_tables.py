@@ -21,8 +21,8 @@ def reproduce(
 
     Args:
         plan: What to run, from `make_plan`; a table's name stands for `make_plan(name)`, at scale "tiny".
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
@@ -47,12 +47,12 @@ def run_plan(
     Args:
         plan: What to run.
         cache: Where the run directories are kept.
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> a sentence that says why it could not run; empty if everything ran.
     """
     jobs = jobs or (1 if plan.scale == "paper" else cores())
     total = sum(experiment.rounds for experiment in plan.experiments())

@@ -65,7 +65,7 @@ def scale_preset(scale: Scale, data: str) -> Preset:
 
 
 def substitution_note(scale: Scale, data: str) -> str:
-    """Return a sentence about the data set that takes the place of the paper's, or "" where it is the paper's."""
+    """Return a sentence about the data set that takes the place of the paper's, or "" if it is the paper's."""
     if scale == "tiny":
         return "The embedded digits stand in for the paper's data set."
     return _SUBSTITUTIONS.get(data, "") if scale != "paper" else ""
@@ -81,7 +81,7 @@ def cell_experiment(table: PaperTable, cell: TableCell, scale: Scale, seed: int)
         seed: The seed of the run.
 
     Returns:
-        The experiment; None where the scale has fewer clients than the cell asks for in a round.
+        The experiment; None if the scale has fewer clients than the cell asks for in a round.
     """
     preset = scale_preset(scale, table.data)
     base = parse_experiment(preset.for_method(cell.method))

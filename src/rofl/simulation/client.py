@@ -68,7 +68,7 @@ class ClientStateStore:
         self._memory: dict[int, Tensors] = {}
 
     def load(self, client: int) -> Tensors:
-        """Return the client's state; {} where it has none.
+        """Return the client's state; {} if it has none.
 
         Raises:
             UserError: its file is missing or damaged.

@@ -15,7 +15,7 @@ def devices() -> list[torch.device]:
     These are the ones that $ROFL_DEVICE names (`cuda:1`, or `cuda` for all), else all accelerators, else the CPU.
 
     Raises:
-        UserError: $ROFL_DEVICE names a device that is not there.
+        UserError: $ROFL_DEVICE names a device that does not exist.
     """
     kind = torch.accelerator.current_accelerator(check_available=True)
     accelerators = (

@@ -85,7 +85,7 @@ class Simulation:
     def _replies(
         self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes], aside: frozenset[int]
     ) -> Iterator[ClientReply]:
-        """Yield each client's update, and save its state where the update can be used."""
+        """Yield each client's update, and save its state if the update can be used."""
         zero = self.method.zero_update(server_state)
         for client in cohort:  # in the results, predictions may follow
             if client in aside:
@@ -101,7 +101,7 @@ class Simulation:
 
         Args:
             part: `test` or `validation`.
-            count: predict the first so many images.
+            count: predict this many images, from the first.
 
         Returns:
             True if `predict` should be called after the next round; False with fewer than two workers.
@@ -116,7 +116,7 @@ class Simulation:
         Args:
             server_state: the state to predict with; the result of `overlap_prediction` is used if it is this one's.
             part: `train`, `test` or `validation`.
-            count: n; predict the first so many images.
+            count: n; predict this many images, from the first.
         """
         predicted = self._predicted.pop(part, None)
         if predicted is not None and predicted[0].model is server_state.model:
@@ -153,7 +153,7 @@ def parse_update(result: bytes, zero: Update) -> tuple[Update, Tensors, str | No
 
     Args:
         result: what a worker returned.
-        zero: `Method.zero_update`, whose names and shapes an update must have; returned where there is no update.
+        zero: `Method.zero_update`, whose names and shapes an update must have; returned if there is no update.
 
     Returns:
         Update, client state, and why the update cannot be used: the client raised, or `check_update` says so.

@@ -91,7 +91,7 @@ class ClientExecutor:
         Args:
             index: the round, counted from 1.
             client: the client's number.
-            state: the client state that an earlier round left; {} where there is none.
+            state: the client state that an earlier round left; {} if there is none.
             cautious: whether to use the cautious form of the method.
         """
         method = self.config.method.cautious() if cautious else self.config.method

@@ -35,7 +35,7 @@ class ClientInputs:
 
 
 def frozen_inputs(inputs: ClientInputs, groups: Sequence[Tensor], method: Method, workers: int) -> ClientInputs:
-    """Return features in place of images where the network is frozen; else the inputs as they are.
+    """Return features in place of images if the network is frozen; else the inputs as they are.
 
     Each client's samples are taken by themselves, in the chunks of a run, so that the bits are the same at its site and
     for any number of workers. Nothing is augmented.

@@ -21,7 +21,7 @@ class _Checker(pickle.Pickler):
 
 
 def check_importable(*objects: object) -> None:
-    """Raise a UserError where another process could not unpickle these objects.
+    """Raise a UserError if another process could not unpickle these objects.
 
     Raises:
         UserError: a class or function is defined in `__main__`, or inside of a function.

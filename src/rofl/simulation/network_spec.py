@@ -23,7 +23,7 @@ class NetworkSpec:
     """A network, and which part of it is trained.
 
     What travels between server and clients follows from what `build` returns (`Network.shared_entries`): everything;
-    the last layer, where the rest is frozen and clients train on its features; or adapters and the last layer.
+    the last layer, if the rest is frozen and clients train on its features; or adapters and the last layer.
     """
 
     name: str  # of `rofl.models.MODELS`, timm:NAME, hf:FOLDER, or package.module:factory
@@ -35,7 +35,7 @@ class NetworkSpec:
     freeze: bool = False  # the last layer is trained, on the features of the rest
     lora: int = 0  # rank of the adapters; 0: none
     base: str = ""  # the SHA-256 of the weights that stay as they are; "" for any
-    foreign: ForeignInputs = NOT_FOREIGN  # for networks of timm and Hugging Face
+    foreign: ForeignInputs = NOT_FOREIGN  # for timm and Hugging Face networks
 
     def build(self) -> Network:
         """Build the network that clients train, with its initial weights."""

@@ -94,7 +94,7 @@ def aggregate_round(
 
     Args:
         method: the federated method.
-        server_state: the state that was broadcast; it stays where no update can be used.
+        server_state: the state that was broadcast; it stays if no update can be used.
         ctx: the round, with client -1.
         cohort: the clients in their order, with the number of samples that each has by its own account.
         replies: an update for each client of the cohort, in its order, and why it cannot be used.
@@ -143,7 +143,7 @@ def screen(
 
 
 def decoded(counts: torch.Tensor) -> torch.Tensor:
-    """Return counts as floats, also where they travel as integers in fixed point."""
+    """Return counts as floats, even if they travel as integers in fixed point."""
     return counts if counts.is_floating_point() else decode({NORMS: counts})[NORMS]
 
 
@@ -181,7 +181,7 @@ def apply_total(
 
     Args:
         method: the federated method.
-        server_state: the state that was broadcast; it stays where no update could be used.
+        server_state: the state that was broadcast; it stays if no update could be used.
         ctx: the round, with client -1.
         summed: the sum.
         started: `time.perf_counter()` when the round began.

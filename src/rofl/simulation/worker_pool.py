@@ -22,7 +22,7 @@ from rofl.simulation.executor import ClientExecutor
 from rofl.simulation.importable import check_importable
 from rofl.simulation.shared_memory import SharedTensors
 
-_PER_DEVICE = 4  # workers that share an accelerator where the user gives no number
+_PER_DEVICE = 4  # workers that share an accelerator if the user gives no number
 _TRIES = 2  # a job whose worker died is given to another once
 
 Pipe = multiprocessing.connection.Connection
@@ -48,7 +48,7 @@ def default_workers() -> int:
 
 
 class WorkerPool:
-    """Worker processes, or the calling process where `workers` is 0. At most `window` results are held at a time.
+    """Worker processes, or the calling process if `workers` is 0. At most `window` results are held at a time.
 
     Args:
         workers: the number of processes, spread over the devices.
@@ -163,7 +163,7 @@ class WorkerPool:
             return  # it died while idle; its pipe reads as closed, which `run` notices
 
     def _receive(self, worker: _Worker) -> bytes | None:
-        """Return the worker's result, or None where it died."""
+        """Return the worker's result, or None if it died."""
         worker.position = -1
         try:
             return worker.pipe.recv_bytes()

@@ -35,7 +35,7 @@ def check_trackers(names: Iterable[str]) -> list[str]:
 def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn) -> Iterator[Listener]:
     """Yield a listener for `rofl.run` or `rofl.resume`, which logs the run; the trackers are closed with the block.
 
-    A tracker gets what it does not have yet: all rounds where the run was started without it, none twice after a
+    A tracker gets what it does not have yet: all rounds if the run was started without it, none twice after a
     resume. A tracker that fails is left alone until the run is done, then tried once more.
 
     Args:

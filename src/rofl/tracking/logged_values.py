@@ -24,7 +24,7 @@ _GROUPS = ("detection", "audit", "estimated")  # of these only the numbers: `est
 
 
 def round_values(record: RoundRecord) -> dict[str, float]:
-    """Return the values of a round, by names such as "traffic/up"; accuracy only where it was measured."""
+    """Return the values of a round, by names such as "traffic/up"; accuracy only if it was measured."""
     values: dict[str, float] = {
         EVERY_ROUND: record.seconds,
         "traffic/up": record.traffic.up,

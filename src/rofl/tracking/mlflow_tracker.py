@@ -94,7 +94,7 @@ class MlflowTracker:
         self._client.set_terminated(self._run_id, reason)
 
     def _run_status(self, run_id: str) -> str | None:
-        """Return the status of an MLflow run, or None where there is no such run, or it was deleted."""
+        """Return the status of an MLflow run, or None if there is no such run, or it was deleted."""
         if not run_id:
             return None
         try:
@@ -129,7 +129,7 @@ def _experiment_name() -> str:
 
 
 def _experiment_id(client: MlflowClient) -> str:
-    """Return the id of MLflow's experiment, which is created where it is new."""
+    """Return the id of MLflow's experiment, which is created if it is new."""
     existing = client.get_experiment_by_name(_experiment_name())
     return str(client.create_experiment(_experiment_name()) if existing is None else existing.experiment_id)
 

@@ -63,7 +63,7 @@ class Tracker(Protocol):
 
 
 def short_text(error: object) -> str:
-    """Return an error as one line for people, without the password that an address may hold.
+    """Return an error as one line for readers, without the password that an address may hold.
 
     >>> short_text("no answer from https://me:secret@example.org/mlflow")
     'no answer from https://example.org/mlflow'

@@ -93,13 +93,13 @@ class AuditFiles:
         return kept if kept.is_sound else None
 
     def write_noise(self, noise: LabelNoise | None) -> None:
-        """Write noise.json: the label noise over all sites of a federation; no file where it is not known."""
+        """Write noise.json: the label noise over all sites of a federation; no file if it is not known."""
         (self.path / "noise.json").unlink(missing_ok=True)
         if noise is not None:
             atomic_write(self.path / "noise.json", noise.to_json())
 
     def read_noise(self, classes: int) -> LabelNoise | None:
-        """Return the label noise over all sites of a federation, or None where this run has no such estimate.
+        """Return the label noise over all sites of a federation, or None if this run has no such estimate.
 
         Raises:
             UserError: the file is damaged, or of another number of classes.

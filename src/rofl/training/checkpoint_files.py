@@ -29,7 +29,7 @@ class Checkpoint:
     index: int  # the last finished round
     server_state: ServerState
     states: dict[int, int]  # client -> round of its state
-    pending_record: RoundRecord | None = None  # the last round's, where metrics.jsonl waits for its accuracy
+    pending_record: RoundRecord | None = None  # the last round's, if metrics.jsonl waits for its accuracy
     best: BestModel | None = None  # written to a file of its own, unless it is this very round's
     log_digest: str = ""  # of the lines that metrics.jsonl had by then; "" in checkpoints of earlier versions
 
@@ -107,7 +107,7 @@ class CheckpointFiles:
         return saved
 
     def check_summary(self, summary: RunSummary) -> None:
-        """Check that the summary of a finished run is about the model in its checkpoint, where there is one.
+        """Check that the summary of a finished run is about the model in its checkpoint, if there is one.
 
         Raises:
             UserError: it is about another model.

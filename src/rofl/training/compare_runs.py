@@ -26,9 +26,9 @@ class ComparisonRow:
     Attributes:
         method: The method's name.
         seeds: The number of runs.
-        accuracy: Mean of the runs' test accuracies, in per cent; None where none was measured.
+        accuracy: Mean of the runs' test accuracies, in per cent; None if none was measured.
         spread: Sample standard deviation of these; 0 for a single run.
-        precision: Mean precision of the labels that the method distrusts; None where the truth is not known.
+        precision: Mean precision of the labels that the method distrusts; None if the true labels are unknown.
         recall: Mean recall of the same.
         seconds_per_round: Mean duration of a round.
     """
@@ -72,9 +72,9 @@ def compare(
 
     Args:
         experiments: What to run, such as `[preset("digits", method=m, seed=s) for s in range(3) for m in METHODS]`.
-        out: The folder of the comparison; `runs/compare-<name of the first experiment>` where absent.
-        workers: Client processes; one per core where absent, 0 for none.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        out: The folder of the comparison; `runs/compare-<name of the first experiment>` if None.
+        workers: Client processes; one per core if None, 0 for none.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         follow: Called before each run with its experiment and folder; returns a context manager that gives the run's
             listener, such as `rofl.tracking.follow` with the trackers' names filled in.
 
@@ -118,6 +118,6 @@ def _row(method: str, summaries: Sequence[RunSummary]) -> ComparisonRow:
 
 
 def _mean_known(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are known, or None where none is."""
+    """Return the mean of the values that are known, or None if none is."""
     known = [value for value in values if value is not None]
     return mean(known) if known else None

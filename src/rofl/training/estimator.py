@@ -32,9 +32,9 @@ from rofl.training.runner import Run, run
 from rofl.training.saved_model.load_model import load_model
 from rofl.training.saved_model.trained_model import TrainedModel
 
-_MIN_SAMPLES = 4  # of a client; where there are fewer samples, there are fewer clients
+_MIN_SAMPLES = 4  # of a client; if there are fewer samples, there are fewer clients
 _VALIDATION = 0.1  # share of each client's samples by which the best round is chosen ...
-_MIN_VALIDATION = 100  # ... where there are at least so many in all
+_MIN_VALIDATION = 100  # ... if there are at least so many in all
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -63,8 +63,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         method: a name of `rofl.methods.METHODS`, or `package.module:Class`.
         rounds: rounds of training; None for what suits the data.
-        clients: over how many clients the samples are shared out where `fit` is not told whose they are; over fewer
-            where there would be fewer than four samples for each.
+        clients: over how many clients the samples are shared out if `fit` is not told whose they are; over fewer
+            if there would be fewer than four samples for each.
         settings: any other settings by their dotted keys, such as {"method.epochs": 2}; docs/settings.md has all.
         workers: client processes; 0 to train in this process.
         random_state: the seed.
@@ -112,7 +112,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: (n, F) numbers, a data frame, or images.
             y: (n,) labels, some of which may be wrong.
             clients: (n,) the owner of each sample; None to share them out.
-            out: a new run folder to keep; a temporary one where None.
+            out: a new run folder to keep; a temporary one if None.
 
         Raises:
             ValueError: the samples, labels or settings cannot be used.

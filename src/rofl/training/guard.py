@@ -42,7 +42,7 @@ class GuardEvent(BaseModel):
     Attributes:
         sign: which one.
         round: after which it was seen.
-        message: one or two sentences for people.
+        message: one or two sentences for readers.
         classes: the classes that have vanished, by number.
         acted: whether the training was changed.
     """
@@ -90,7 +90,7 @@ def describe_drop(newest: HeldOut, good: Sequence[HeldOut]) -> str:
         good: of the good rounds before it.
 
     Returns:
-        The words, or "" where it is no cliff, or there is nothing to compare with.
+        The words, or "" if it is not a cliff, or there is nothing to compare with.
     """
     known = [each.agreement for each in good if each.agreement is not None]
     if known and newest.agreement is not None:
@@ -105,7 +105,7 @@ def describe_drop(newest: HeldOut, good: Sequence[HeldOut]) -> str:
 
 
 def _shared_classes(counts: HeldOut) -> float:
-    """Return the overlap of the shares of classes among predictions and among labels: 1 where they are the same."""
+    """Return the overlap of the shares of classes among predictions and among labels: 1 if they are the same."""
     predicted, labelled = max(sum(counts.predicted), 1), max(sum(counts.labelled), 1)
     shares = zip(counts.predicted, counts.labelled, strict=False)
     return sum(min(one / predicted, other / labelled) for one, other in shares)
@@ -219,7 +219,7 @@ def _ratio(counts: HeldOut, one: int, inf: bool = False) -> float:
     Args:
         counts: of an evaluation.
         one: the class.
-        inf: what to return where too few samples should have the class: infinity if True, else 0.
+        inf: what to return if too few samples should have the class: infinity if True, else 0.
     """
     expected = counts.labelled[one] / max(sum(counts.labelled), 1) * counts.samples
     if expected < _FEWEST:

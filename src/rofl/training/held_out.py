@@ -11,9 +11,9 @@ class HeldOut(BaseModel):
 
     Attributes:
         predicted: (K,) how often the model predicts each class.
-        labelled: (K,) how often each class is given as a label: by the labels of the same samples where these are as
+        labelled: (K,) how often each class is given as a label: by the labels of the same samples if these are as
             given, else by those of the training samples.
-        agreed: how many samples are predicted as they are labelled; None where their labels are the true ones, by
+        agreed: how many samples are predicted as they are labelled; None if their labels are the true ones, by
             which nothing may be chosen.
     """
 
@@ -30,7 +30,7 @@ class HeldOut(BaseModel):
 
     @property
     def agreement(self) -> float | None:
-        """The share of samples that are predicted as labelled, 0 to 1; None where nothing may be chosen by it."""
+        """The share of samples that are predicted as labelled, 0 to 1; None if nothing may be chosen by it."""
         return None if self.agreed is None or not self.samples else self.agreed / self.samples
 
     @property
@@ -44,12 +44,12 @@ class Evaluation:
     """The evaluation of a model after a round.
 
     Attributes:
-        accuracy: on the test set, in per cent; None where there is none.
-        held_out: counts on samples that are not trained with; None where nobody counted.
+        accuracy: on the test set, in per cent; None if there is none.
+        held_out: counts on samples that are not trained with; None if they were not counted.
         voters: how many sites compared it with the models that they trained themselves.
         objections: how many of them found it worse by far.
-        problem: why the counts cannot be used, where a client must have corrupted them.
-        suspects: the clients that did, where they are known.
+        problem: why the counts cannot be used, if a client must have corrupted them.
+        suspects: the clients that did, if they are known.
     """
 
     accuracy: float | None = None

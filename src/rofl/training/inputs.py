@@ -110,7 +110,7 @@ def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Se
         }
         method = dict(settings["method"])
         if method.get("tau") == "known" and method["name"] == "rofl":
-            method["tau"] = "auto"  # nobody knows the noise ratio
+            method["tau"] = "auto"  # the noise ratio is unknown
         changed["method"] = method
     return changed
 
@@ -122,7 +122,7 @@ def load_inputs(
 
     Args:
         experiment: the settings.
-        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        data_dir: the folder of published data sets; $ROFL_DATA if None.
         dataset: samples that the caller has in memory, instead of those that the settings name.
 
     Raises:
@@ -134,7 +134,7 @@ def load_inputs(
 
 
 def _check_kind(images: Dataset, model: str) -> None:
-    """Refuse a network of this package for samples of another kind; those of others are taken on trust."""
+    """Refuse a network of this package for samples of another kind; those of others are not checked."""
     kind = "text" if images.is_text else "table" if images.is_table else "images"
     tokenizer = getattr(images.encoder, "tokenizer", "")
     if kind == "text" and (model.startswith("hf:") != bool(tokenizer)) and not (":" in model and tokenizer):

@@ -125,7 +125,7 @@ def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDatas
     """Return all decisions about a run's labels: those it keeps, and those of new files, which it keeps from now on.
 
     Args:
-        path: the run directory; its decisions.csv is rewritten where there are new files.
+        path: the run directory; its decisions.csv is rewritten if there are new files.
         files: CSV files that the page saved, or what a labelling tool exported (`rofl.audit.label_tools`); of two
             decisions about a sample the later one counts.
         federated: the samples and labels that the decisions are about.
@@ -161,7 +161,7 @@ def corrected_labels(
     decided_only: bool = False,
     min_confidence: float = MIN_CONFIDENCE,
 ) -> Correction:
-    """Return corrected labels: people's decisions, and suggestions that are probable enough where nobody looked.
+    """Return corrected labels: people's decisions, and suggestions that are probable enough if nobody looked.
 
     Args:
         result: the audit.

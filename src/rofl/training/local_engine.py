@@ -31,15 +31,15 @@ def start_simulation(
 ) -> Iterator[Simulation]:
     """Yield server and clients of a federated data set; their worker processes end with the block.
 
-    Where the network is frozen, the features of all samples are computed first.
+    If the network is frozen, the features of all samples are computed first.
 
     Args:
         experiment: the method, the cohort and the seed.
         federated: the clients' samples and the test set.
         network: what to train.
         server_state: any state, for the shapes of what workers receive.
-        workers: client processes; one per core where None, 0 to train in this process.
-        states: the clients' states; empty where None.
+        workers: client processes; one per core if None, 0 to train in this process.
+        states: the clients' states; empty if None.
     """
     images, method = federated.images, experiment.build_method()
     workers = default_workers() if workers is None else workers
@@ -87,7 +87,7 @@ class LocalEngine(Engine):
         return evaluate(self.simulation, self.federated, server_state)
 
     def overlap_evaluation(self) -> bool:
-        """Ask for the evaluation during the next round; True where that is possible."""
+        """Ask for the evaluation during the next round; True if that is possible."""
         if len(self.federated.validation_rows):
             self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
         return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
@@ -98,7 +98,7 @@ class LocalEngine(Engine):
 
 
 def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
-    """Return the accuracy on the test set, and counts on held-out samples; None where there are none.
+    """Return the accuracy on the test set, and counts on held-out samples; None if there are none.
 
     Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
     a benchmark's test set are the true ones, and only its images are used.

@@ -47,7 +47,7 @@ class Names:
     """Names of classes and clients, for warnings."""
 
     classes: Sequence[str] = ()
-    clients: Mapping[int, str] | None = None  # by their numbers where None
+    clients: Mapping[int, str] | None = None  # by their numbers if None
 
 
 _NO_NAMES = Names()

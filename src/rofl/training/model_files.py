@@ -43,7 +43,7 @@ class ModelFiles:
         atomic_write(self.path / "evaluation.json", _EVALUATION.dump_json(metrics, indent=1) + b"\n")
 
     def read_evaluation(self) -> Classification | None:
-        """Return the saved model's figures on the test part, or None where there are none that can be read."""
+        """Return the saved model's figures on the test part, or None if there are none that can be read."""
         try:
             return _EVALUATION.validate_json(read_regular(self.path / "evaluation.json", follow=False))
         except (OSError, ValidationError):
@@ -65,7 +65,7 @@ class ModelFiles:
 
     @property
     def base_path(self) -> Path:
-        """The file with the weights that stayed as they were, where only a part of the network was trained."""
+        """The file with the weights that stayed as they were, if only a part of the network was trained."""
         return self.path / "base.safetensors"
 
     def write_base(self, network: NetworkSpec) -> None:

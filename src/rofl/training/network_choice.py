@@ -23,10 +23,10 @@ def network_spec(experiment: Experiment, images: Dataset, data_dir: Path | None 
     Args:
         experiment: the network's name and width, and the seed of its weights.
         images: the data set, for the shape of an input, its scaling and the classes.
-        data_dir: the folder of published data sets, with `weights` and `networks` in it; $ROFL_DATA where None.
+        data_dir: the folder of published data sets, with `weights` and `networks` in it; $ROFL_DATA if None.
 
     Raises:
-        UserError: weights or a folder that the settings name are not there.
+        UserError: weights or a folder that the settings name do not exist.
     """
     scaling = PixelScaling(images.transform.mean, images.transform.std)
     return _with_weights(_spec(experiment, images.shape, len(images.classes), scaling, data_dir), experiment, data_dir)
@@ -122,7 +122,7 @@ def _with_weights(network: NetworkSpec, experiment: Experiment, data_dir: Path |
 
 
 def _foreign(spec: ModelSpec, scaling: PixelScaling, data_dir: Path | None) -> ForeignInputs:
-    """Return the arguments that networks of timm and Hugging Face need."""
+    """Return the arguments that timm and Hugging Face networks need."""
     if not spec.name.startswith(PREFIX):
         return ForeignInputs(scaling) if spec.name.startswith("timm:") else ForeignInputs()
     name = spec.name.removeprefix(PREFIX)

@@ -9,11 +9,11 @@ from rofl.training.records import RoundRecord, RunSummary
 
 _WIDTH, _HEIGHT, _MARGIN = 420, 120, 4  # of the curve, in pixels
 
-Show = Callable[[str], None]  # puts HTML in the place of what it put there before
+Show = Callable[[str], None]  # puts HTML in place of what it put there before
 
 
 def notebook_listener() -> "Callable[[Experiment, RoundRecord], None] | None":
-    """Return a listener that shows a run's progress under the cell; None where this is no notebook."""
+    """Return a listener that shows a run's progress under the cell; None if this is not a notebook."""
     show = _notebook_output()
     if show is None:
         return None

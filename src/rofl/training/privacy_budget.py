@@ -52,9 +52,9 @@ def full_rounds(answered: Iterable[Collection[int]], cohort: int) -> float:
 
 
 def privacy_spent(experiment: Experiment, history: Sequence[RoundRecord]) -> PrivacyRecord | None:
-    """Return the privacy of a run with these rounds, for its summary; None where it is off.
+    """Return the privacy of a run with these rounds, for its summary; None if it is off.
 
-    Its epsilon is None where nothing is guaranteed, since there is no noise, or where it is not known who took part.
+    Its epsilon is None if nothing is guaranteed, since there is no noise, or if it is not known who took part.
     """
     privacy = experiment.privacy
     if not privacy.clip:

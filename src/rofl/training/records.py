@@ -56,13 +56,13 @@ class RoundRecord(_Record):
     """One round: a line of metrics.jsonl."""
 
     round: int
-    accuracy: float | None = None  # on the test set, in per cent; None where it was not evaluated
+    accuracy: float | None = None  # on the test set, in per cent; None if it was not evaluated
     seconds: float = 0.0
     cohort: list[int] = []  # the clients that were asked
     dropped: dict[str, str] = {}  # client -> why it was left out
     metrics: dict[str, float] = {}  # means over the samples that were trained on
     traffic: Traffic = Traffic()
-    held_out: HeldOut | None = None  # counts of predictions; None where it was not evaluated
+    held_out: HeldOut | None = None  # counts of predictions; None if it was not evaluated
     warnings: list[GuardEvent] = []  # what the guard saw after this round
     suspects: list[int] = []  # clients whose updates lay far from the others', the farthest first
     voters: int = 0  # sites that compared the model with those that they trained themselves
@@ -115,7 +115,7 @@ class NoiseRecord(_Record):
     client_max: float = 0.0
     noisy_clients: float = 1.0
     fully_noisy_class: bool = False
-    achieved: float | None = None  # the share of labels that are wrong; None where nobody knows
+    achieved: float | None = None  # the share of labels that are wrong; None if unknown
 
     @model_validator(mode="before")
     @classmethod
@@ -132,14 +132,14 @@ class PrivacyRecord(_Record):
     clip: float
     noise: float
     delta: float
-    epsilon: float | None  # None where nothing is guaranteed, or where it is not known who took part
+    epsilon: float | None  # None if nothing is guaranteed, or if it is not known who took part
 
 
 class SiteRecord(_Record):
     """What the coordinator knows of a site at the end."""
 
     samples: int
-    flagged: int | None = None  # labels that look wrong; None where only the sum over all sites is known
+    flagged: int | None = None  # labels that look wrong; None if only the sum over all sites is known
 
 
 class AuditRecord(_Record):
@@ -153,7 +153,7 @@ class AuditRecord(_Record):
     classes: list[str]
     estimated: NoiseEstimate
     versions: dict[str, str] = {}
-    model_accuracy: float | None = None  # of the model on the test part of its run, in per cent; None if not known
+    model_accuracy: float | None = None  # of the model on the test part of its run, in per cent; None if unknown
     tested_as_given: bool = False  # whether labels of that test part may be wrong, too
 
     @property
@@ -205,12 +205,12 @@ class RunSummary(_Record):
     selected_round: int | None = None  # its number; None in files of 0.1
     selected_digest: str = ""  # SHA-256 of its server state
     model_accuracy: float | None = None  # of the saved model, in per cent
-    rounds_run: int | None = None  # fewer than `rounds` where training stopped early; None in files of 0.1
+    rounds_run: int | None = None  # fewer than `rounds` if training stopped early; None in files of 0.1
     stopped: str = ""  # why it stopped early, in one sentence
     warnings: list[GuardEvent] = []  # of the guard
     rolled_back: list[int] = []  # rounds that were undone
-    detection: Detection | None = None  # by the mask of Eq. 7; None where the truth is not known
-    audit: ListQuality | None = None  # of the lists of suspects; None where the truth is not known
+    detection: Detection | None = None  # by the mask of Eq. 7; None if the true labels are unknown
+    audit: ListQuality | None = None  # of the lists of suspects; None if the true labels are unknown
     estimated: NoiseEstimate | None = None  # None in some files of 0.1
     classes: list[str] = []
     shape: list[int] = []  # channels, height, width of a network input
@@ -228,12 +228,12 @@ class RunSummary(_Record):
 
     @property
     def precision(self) -> float | None:
-        """Of the labels that the method distrusts, the share that is wrong; None where it is not known."""
+        """Of the labels that the method distrusts, the share that is wrong; None if unknown."""
         return None if self.detection is None else self.detection.precision
 
     @property
     def recall(self) -> float | None:
-        """Of the wrong labels, the share that the method distrusts; None where it is not known."""
+        """Of the wrong labels, the share that the method distrusts; None if unknown."""
         return None if self.detection is None else self.detection.recall
 
     @property

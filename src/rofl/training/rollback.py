@@ -2,11 +2,11 @@
 
 All decisions are a function of the records of rounds, so that a resumed run makes the same ones.
 
-Where the server sees single updates, the client whose update is the farthest outlier is set aside. Under masks the
+If the server sees single updates, the client whose update is the farthest outlier is set aside. Under masks the
 server sees sums only, and finds the suspect by bisection: it leaves out half of the candidates at a time, as far as
 enough clients are left for masks; if the round is good without them, the suspect is among them. After a first drop of
-agreement the round is repeated with all clients, since it may have been chance. The search begins at once where no
-honest clients can have sent a sum, and where a client that was set aside before took part.
+agreement the round is repeated with all clients, since it may have been chance. The search begins at once if no
+honest clients can have sent a sum, and if a client that was set aside before took part.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class Rollback:
 
     Args:
         experiment: the settings.
-        names: the clients' names, for sentences; their numbers where absent.
+        names: the clients' names, for sentences; their numbers if None.
 
     Attributes:
         bad: how many rounds in a row went wrong by now.
@@ -56,7 +56,7 @@ class Rollback:
         return frozenset(known | set(self._trial))
 
     def judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> str:
-        """Return why the result of a round is implausible, as the end of a sentence; empty where it is plausible.
+        """Return why the result of a round is implausible, as the end of a sentence; empty if it is plausible.
 
         Args:
             record: of the round, with its evaluation.
@@ -86,7 +86,7 @@ class Rollback:
             self.discarded += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
-        elif not record.nobody_left:  # where nobody answered, nothing is known, and a trial is repeated
+        elif not record.nobody_left:  # if nobody answered, nothing is known, and a trial is repeated
             events += self._narrow(record.round)
             self.bad = self.discarded = 0
             if record.held_out is not None:
@@ -167,7 +167,7 @@ class Rollback:
         return GuardEvent(sign="set aside", round=index, message=message, acted=True)
 
     def _count_futile(self, record: RoundRecord) -> None:
-        """Stop where no update of several rounds in a row could be used, for reasons that no search can mend."""
+        """Stop if no update of several rounds in a row could be used, for reasons that no search can mend."""
         lost = record.nobody_left and not record.rolled_back
         self._futile = self._futile + 1 if lost else 0
         if self._futile >= _FUTILE:

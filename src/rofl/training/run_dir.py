@@ -136,7 +136,7 @@ class RunDir:
         atomic_write(self.path / "summary.json", summary.to_json())
 
     def write_left_out(self, lines: Iterable[str]) -> None:
-        """Write which files of the user's data could not be read; no file where all could."""
+        """Write which files of the user's data could not be read; no file if all could."""
         text = "".join(f"{line}\n" for line in lines)
         if text:
             atomic_write(self.path / "left_out.txt", text)
@@ -147,7 +147,7 @@ class RunDir:
             atomic_write(self.path / "clients.json", _NAMES.dump_json(list(names)).decode())
 
     def read_client_names(self) -> list[str]:
-        """Return the clients' names, or none where they have numbers only; what cannot be read counts as none."""
+        """Return the clients' names, or none if they have numbers only; what cannot be read counts as none."""
         try:
             return _NAMES.validate_json(read_regular(self.path / "clients.json", _MOST_NAMES, follow=False))
         except (OSError, ValidationError):

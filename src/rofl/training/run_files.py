@@ -16,7 +16,7 @@ LOCK_FILE = ".lock"
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file, or None where there is none.
+    """Return the text of a file, or None if there is none.
 
     Raises:
         UserError: it cannot be read.
@@ -59,7 +59,7 @@ def exclusive(folder: Path, command: str, links: bool = False) -> Iterator[None]
     """Hold a lock on a folder; it ends with the block, or with the process, however that ends.
 
     Args:
-        folder: created where it does not exist; the lock is its file `.lock`, which stays.
+        folder: created if it does not exist; the lock is its file `.lock`, which stays.
         command: what is refused while another one runs, for the error message.
         links: whether there may be links in the folder.
 

@@ -26,9 +26,9 @@ class RunMonitor:
         classes: the names of the classes, for sentences.
 
     Attributes:
-        best_round: the round with the best agreement, averaged over `WINDOW` evaluations; None where none is known.
-        stop_after: the last round, where training is to stop early.
-        cautious_from: the first round of the method's cautious form; None where the method stays as it is.
+        best_round: the round with the best agreement, averaged over `WINDOW` evaluations; None if none is known.
+        stop_after: the last round, if training is to stop early.
+        cautious_from: the first round of the method's cautious form; None if the method stays as it is.
         restart_from: the round whose model the first cautious round starts from; None for the newest.
     """
 
@@ -50,7 +50,7 @@ class RunMonitor:
 
     @property
     def stop_reason(self) -> str:
-        """Why training stopped early, in one sentence; empty where it did not."""
+        """Why training stopped early, in one sentence; empty if it did not."""
         if self.stop_after is None:
             return ""
         return (

@@ -51,7 +51,7 @@ def training_summary(
         experiment: the settings.
         trained: the outcome of all rounds.
         final_warnings: what the guard says about the saved model.
-        achieved_noise: the share of wrong labels; None where it is not known.
+        achieved_noise: the share of wrong labels; None if unknown.
         note: a sentence about the data, or "".
     """
     history = trained.history
@@ -96,7 +96,7 @@ def training_summary(
 
 
 def _accuracy_after(history: Sequence[RoundRecord], index: int) -> float | None:
-    """Return the accuracy of the model that a run had after a round: where it was undone, of the one taken again."""
+    """Return the accuracy of the model that a run had after a round: if it was undone, of the one taken again."""
     for record in reversed(history[:index]):
         if record.round == index and record.rolled_back:
             return _accuracy_after(history, record.restored or 0)
@@ -115,7 +115,7 @@ class RunOutcome:
         trained: the outcome of all rounds.
         audit: the audit of the labels by the saved model.
         logits: (N, K) of the saved model on all training samples.
-        test_logits: (M, K) of the saved model on the test part; None where there is none.
+        test_logits: (M, K) of the saved model on the test part; None if there is none.
     """
 
     experiment: Experiment

@@ -1,4 +1,4 @@
-"""The rounds of a run: each is evaluated, recorded and saved, and undone where its result is implausible."""
+"""The rounds of a run: each is evaluated, recorded and saved, and undone if its result is implausible."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ class Trained:
     Attributes:
         last: the server state after the last round, as it is evaluated.
         history: the records of all rounds.
-        selected: "best" where the saved model is that of the best round, "last" where it is that of the last.
+        selected: "best" if the saved model is that of the best round, "last" if it is that of the last.
         selected_round: the round of the saved model.
         selected_state: its server state, as it is evaluated.
-        stopped: why training stopped early, in one sentence; empty where it did not.
+        stopped: why training stopped early, in one sentence; empty if it did not.
     """
 
     last: ServerState
@@ -49,12 +49,12 @@ class RunProgress:
         experiment: its settings.
         start: its newest checkpoint.
         monitor: watches the rounds, and may stop the run or make the method cautious.
-        rollback: decides which rounds are undone; None where none is.
+        rollback: decides which rounds are undone; None if none is.
 
     Attributes:
         newest: the newest round that is done.
         best: the best round's model so far, as far as the newest checkpoint's history knows it.
-        good: the models of the last good rounds, where rounds may be undone.
+        good: the models of the last good rounds, if rounds may be undone.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RunProgress:
         self.history = folder.read_history()[: start.index]
         known = start.index - (start.pending_record is not None)
         self._log_sha = cut_round_log(folder.log_path, len(self.history), known, start.log_digest)
-        # where its evaluation is still to come
+        # if its evaluation is still to come
         self.pending = start.pending_record if len(self.history) < start.index else None
         monitor.replay(self.history)
         self.good = self._good_on_disk() if rollback is not None else []
@@ -94,7 +94,7 @@ class RunProgress:
             self._finish_round(engine.run_round(server_state, index, cautious, aside), engine, notify)
 
     def _finish_round(self, result: RoundResult, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
-        """Record a round, and the one before it where its evaluation was still to come."""
+        """Record a round, and the one before it if its evaluation was still to come."""
         if self.pending:
             evaluation = engine.evaluate(self.newest.server_state, self.newest.index)
             notify(self._write(self.pending.with_evaluation(evaluation), self.newest.server_state))
@@ -132,7 +132,7 @@ class RunProgress:
             raise UserError(self.rollback.stop_reason, hint)
 
     def _judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> tuple[RoundRecord, ServerState]:
-        """Return the record and the state after a round; where its result is implausible, an earlier state.
+        """Return the record and the state after a round; if its result is implausible, an earlier state.
 
         Args:
             record: of the round, with its evaluation.
@@ -184,7 +184,7 @@ class RunProgress:
         return Trained(last, self.history, selected, index, state.evaluated(), self.monitor.stop_reason)
 
     def _write(self, record: RoundRecord, server_state: ServerState) -> RoundRecord:
-        """Write the line of a round, and keep its model where it is the best."""
+        """Write the line of a round, and keep its model if it is the best."""
         record = self.monitor.observe(record)
         if self.rollback is not None:
             record = self.rollback.observe(record)
@@ -209,7 +209,7 @@ class RunProgress:
         return self.monitor.cautious_from == index + 1
 
     def _best_state(self) -> ServerState:
-        assert self.best is not None  # the guard steps back to it only where there is one
+        assert self.best is not None  # the guard steps back to it only if there is one
         return self.best.server_state
 
     def _best_on_disk(self) -> BestModel | None:

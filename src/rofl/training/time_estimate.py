@@ -61,12 +61,12 @@ PUBLISHED = {
 
 
 def estimate_seconds(experiment: Experiment, size: DataSize, workers: int | None = None) -> float:
-    """Return the seconds that a run will take on this machine, good to a factor of about 1.5.
+    """Return the seconds that a run will take on this machine, accurate to within a factor of about 1.5.
 
     Args:
         experiment: the settings.
         size: of its data.
-        workers: client processes; the default number where None.
+        workers: client processes; the default number if None.
     """
     at_once = max(1, min(default_workers() if workers is None else workers, experiment.cohort))
     return core_seconds(experiment, size) / at_once

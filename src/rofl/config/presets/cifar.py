@@ -15,7 +15,7 @@ _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
     "lr_warmup": 0.1,
 }
 _LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 150
-_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is learnt by heart in so few passes
+_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is memorized in so few passes
 _RATE = {"lr": 0.05}
 
 
@@ -56,7 +56,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         name: The preset's name.
         about: What the images are.
         noise: The settings of the noise.
-        model: The network; the one for speed where absent.
+        model: The network; the one for speed if None.
     """
     time = "2 hours" if model else "20 minutes"
     return Preset(

@@ -66,14 +66,14 @@ def run_size(side: int, samples: float, effort: Effort = "default", cores: int =
     return RunSize(_model(side, width), epochs, rounds)
 
 
-FROZEN_SIDE = 224  # pixels at most where each image passes a frozen network once; most pretrained ones know this size
+FROZEN_SIDE = 224  # pixels at most if each image passes a frozen network once; most pretrained ones know this size
 _FROZEN_SHARE = (
     12  # times as many pixels: a pass forward takes a third of a training step, and there is one, not dozens
 )
 
 
 def frozen_pixels(effort: Effort) -> int:
-    """Return how many pixels all images may have together where each passes the network once; 0 for any number."""
+    """Return how many pixels all images may have together if each passes the network once; 0 for any number."""
     return _FROZEN_SHARE * _PIXELS[effort]
 
 

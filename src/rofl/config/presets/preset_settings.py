@@ -22,7 +22,7 @@ class Preset:
     methods: Mapping[str, Settings] = field(default_factory=dict)
 
     def for_method(self, name: str | None = None) -> Settings:
-        """Return the settings for a method, with its hyper-parameters; for the preset's own method where None.
+        """Return the settings for a method, with its hyper-parameters; for the preset's own method if None.
 
         Of the hyper-parameters that the preset has for all methods, those that this one lacks are left out.
         """

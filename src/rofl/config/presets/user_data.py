@@ -23,7 +23,7 @@ from rofl.models.hf_network import PREFIX
 
 _MIN_PATIENCE = 10  # rounds
 _MAX_COHORT = 10  # clients a round
-_MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
+_MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # if the data names no clients: how many there are, and samples of each
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
 _METHOD = "rofl-plus"  # nobody knows how many labels are wrong, nor how hard the data is
 _NO_SETTINGS: Settings = {}
@@ -37,9 +37,9 @@ def from_data(
 
     Args:
         path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), an .npz, or
-            a folder of Hugging Face's `save_to_disk`; or an object that `rofl.as_dataset` takes, which `rofl.run` is
+            a Hugging Face folder's `save_to_disk`; or an object that `rofl.as_dataset` takes, which `rofl.run` is
             then given too, as `data`.
-        progress: called with the number of images that are decoded, and of all.
+        progress: called with the numbers of decoded images and of all images.
         effort: how large the run is: "quick", "default" (about 10 minutes on two cores) or "thorough".
         changes: any settings, with two underscores for the dot of a key, as in `data__test_path="tests"`.
 
@@ -70,7 +70,7 @@ def choose_for_data(
         path: where the data is.
         changes: settings with dotted keys; they win over all others.
         base: settings of a file, in tables; they win over what is chosen here.
-        progress: called with the number of images that are decoded, and of all.
+        progress: called with the numbers of decoded images and of all images.
         effort: how large the run is.
     """
     test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
@@ -121,7 +121,7 @@ class DataSummary:
     """What the choice of settings depends on.
 
     Attributes:
-        sizes: Samples of each client that the data names; one number, of all samples, where it names none.
+        sizes: Samples of each client that the data names; one number, of all samples, if it names none.
         shape: Channels, height and width of an image.
         is_table: Whether the samples are rows of a table, or texts.
         is_text: Whether they are texts.
@@ -157,7 +157,7 @@ def choose_settings(summary: DataSummary, given: Settings, title: str, clients: 
 
 
 def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
-    """Return the summary of user data, and the number of clients that it names; 0 where they are not to be used."""
+    """Return the summary of user data, and the number of clients that it names; 0 if they are not to be used."""
     named = len(images.clients) if given["data"].get("partition", "natural") == "natural" else 0
     total = len(images.train_labels)
     sizes = images.owners.bincount(minlength=named).tolist() if named and images.owners is not None else [total]

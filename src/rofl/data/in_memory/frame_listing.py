@@ -35,11 +35,11 @@ def frame_columns(frame: Any) -> c.Columns:
 def list_frame(frame: Any) -> Listing:
     """Return the rows of a data frame as samples.
 
-    Its columns are those of a table or manifest file: `label` and, if they are there, `client`, `part` and `id`; with a
+    Its columns are those of a table or manifest file: `label` and, if present, `client`, `part` and `id`; with a
     column `path` the samples are images, whose paths may lie anywhere.
 
     Raises:
-        UserError: a column or one of its values is missing, or a file is not there.
+        UserError: a column or one of its values is missing, or a file does not exist.
     """
     columns = frame_columns(frame)
     if "path" not in columns:

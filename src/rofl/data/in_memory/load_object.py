@@ -19,9 +19,9 @@ def as_dataset(
 
     Args:
         source: a `Dataset`, which is returned as it is; a data frame with a column `label`; a Hugging Face data set, or
-            a dictionary of its splits; any object with `images` or `data`, `labels` or `targets` and, if they are
-            there, `clients` or `owners`, `classes`, `test_images` and `test_labels` as keys or attributes, such as an
-            opened .npz file or a data set of torchvision; or a `torch.utils.data.Dataset` of (image, label).
+            a dictionary of its splits; any object with `images` or `data`, `labels` or `targets` and, if
+            present, `clients` or `owners`, `classes`, `test_images` and `test_labels` as keys or attributes, such as an
+            opened .npz file or a torchvision data set; or a `torch.utils.data.Dataset` of (image, label).
         test: another object with images and labels as keys or attributes, which are the test part, such as
             torchvision's `train=False`.
         name: of the data set, for summaries.
@@ -46,7 +46,7 @@ def as_dataset(
 
 
 def _list_object(source: Any) -> Listing | None:
-    """Return the samples of an object of another library; None where it holds arrays."""
+    """Return the samples of an object of another library; None if it holds arrays."""
     if is_frame(source):
         return list_frame(source)
     if is_hf_dataset(source):

@@ -28,8 +28,8 @@ def is_sequence_of_samples(source: object) -> bool:
 def list_sequence(source: Any) -> Listing:
     """Return all samples of a data set, each asked for once.
 
-    An image is an image of PIL, an array (H, W) or (H, W, C), or a tensor (C, H, W), in uint8 or from 0 to 1; a row of
-    a table is an array or tensor (F,); a text is a string. Labels are numbers or texts; where the data set has names
+    An image is a PIL image, an array (H, W) or (H, W, C), or a tensor (C, H, W), in uint8 or from 0 to 1; a row of
+    a table is an array or tensor (F,); a text is a string. Labels are numbers or texts; if the data set has names
     for its classes (`classes`), numbers are indices into them.
 
     Raises:
@@ -74,7 +74,7 @@ def _inputs(sample: Any, row: int) -> Any:
 def _content(inputs: Any, row: int) -> Content:
     if isinstance(inputs, str):
         return (inputs,)
-    if hasattr(inputs, "convert"):  # an image of PIL
+    if hasattr(inputs, "convert"):  # a PIL image
         known = inputs if inputs.mode in ("L", "LA", "RGB", "RGBA") else inputs.convert("RGB")
         pixels: np.ndarray = np.asarray(known)
         return pixels

@@ -78,7 +78,7 @@ def _labels(path: Path) -> dict[str, int]:
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the classes from the published file, or the built-in ones if it is not there."""
+    """Return the names of the classes from the published file, or the built-in ones if it is missing."""
     path = _find(folder, "category_names_eng.txt")
     if path is None:
         return CLASSES
@@ -89,7 +89,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 
 
 def _require(folder: Path, name: str) -> Path:
-    """Return the path of a text file that must be there."""
+    """Return the path of a text file that must exist."""
     path = _find(folder, name)
     if path is None:
         raise UserError(f"{name} is neither in {folder} nor in {folder / 'annotations'}.", _get(folder))

@@ -59,11 +59,11 @@ def load_medmnist(folder: Path, name: str) -> Dataset:
     """Return one of the sets; images of any square size, grey or in colours.
 
     Args:
-        folder: that holds `<name>.npz`; where it is absent, the folder `medmnist` beside it.
+        folder: that holds `<name>.npz`; if it is absent, the folder `medmnist` beside it.
         name: a key of `CLASSES`.
 
     Raises:
-        UserError: the file is not there, cannot be read, or holds something else.
+        UserError: the file does not exist, cannot be read, or holds something else.
     """
     path = next(
         (place / f"{name}.npz" for place in (folder, folder.with_name(_FOLDER)) if (place / f"{name}.npz").is_file()),

@@ -95,7 +95,7 @@ def idx_dataset(name: str, classes: tuple[str, ...], parts: Sequence[Tensor], tr
 
 
 def _read(folder: Path, files: Mapping[str, RemoteFile]) -> list[Tensor]:
-    """Return the values of the four files, compressed or not; those that are not there are downloaded."""
+    """Return the values of the four files, compressed or not; those that do not exist are downloaded."""
     unpacked = [folder / name.removesuffix(".gz") for name in files]
     return [
         read_idx(path if path.is_file() else fetch(folder, remote))

@@ -116,7 +116,7 @@ def _list_splits(splits: Mapping[str, ArrowSplit], source: str) -> Listing:
 
 
 def _list_split(split: ArrowSplit, source: str) -> Listing:
-    """Return the samples of one split: images where a column has some, else texts, else the rows of a table."""
+    """Return the samples of one split: images if a column has some, else texts, else the rows of a table."""
     names = split.table.column_names
     label = next((name for name in _LABELS if name in names), None) or next(iter(split.classes), None)
     if label is None:

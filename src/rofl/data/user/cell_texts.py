@@ -6,7 +6,7 @@ _PANDAS_MISSING = ("<NA>", "NaT")
 
 
 def cell_text(value: object) -> str:
-    """Return a value as text, empty where it is missing.
+    """Return a value as text, empty if it is missing.
 
     Whole numbers have no ".0", which a column of integers with missing values would get.
 

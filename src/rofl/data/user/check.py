@@ -23,8 +23,8 @@ class DataCheck:
     Attributes:
         kind: "images", "table" or "texts".
         samples: The number of samples to "train" and to "test" with.
-        test_part: "given" where the data has a test part, else "split off".
-        clients: Client -> its number of training samples; empty where the data names no clients.
+        test_part: "given" if the data has a test part, else "split off".
+        clients: Client -> its number of training samples; empty if the data names no clients.
         classes: Class -> its number of training samples.
         test_classes: Class -> its number of test samples.
         duplicates: Where equal samples are -> groups of their names.

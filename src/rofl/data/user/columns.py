@@ -16,7 +16,7 @@ SPECIAL = ("client", "path", "label", "part", "id")  # columns with a meaning, i
 SUFFIXES = (".csv", ".tsv", ".parquet")
 MAX_COLUMNS = 100_000
 Columns = dict[str, list[str]]  # cells by column; a missing value is an empty text
-_GROWTH = 16  # memory that a file takes as Python texts, in units of its size
+_GROWTH = 16  # memory that a file takes as Python texts, as a multiple of its size
 _DELIMITERS = ",;\t"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
@@ -50,7 +50,7 @@ def column_name(name: object) -> str:
 
 
 def required_column(path: Path, columns: Columns, name: str) -> list[str]:
-    """Return the cleaned values of a column that must be there and have a value in every row.
+    """Return the cleaned values of a column that must exist and have a value in every row.
 
     Args:
         path: the file, for error messages.
@@ -85,7 +85,7 @@ def test_flags(path: Path, columns: Columns) -> list[bool]:
 def read_csv_table(path: Path) -> tuple[list[str], list[list[str]]]:
     """Return the names and the cells of each column of a file separated by commas, semicolons or tabs.
 
-    The separator is whichever its header has most of. Where it is no comma, numbers may have decimal commas, as
+    The separator is whichever its header has most of. If it is no comma, numbers may have decimal commas, as
     spreadsheets write them in many countries.
 
     Raises:

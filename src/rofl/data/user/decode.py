@@ -28,7 +28,7 @@ from rofl.data.image_io import ImageInfo
 from rofl.data.user.samples import Content, Sample
 from rofl.errors import UserError
 
-Progress = Callable[[int, int], None]  # called with the number of samples done, and the number of all
+Progress = Callable[[int, int], None]  # called with the numbers of processed samples and of all samples
 _LARGEST, _SMALLEST, _STEP = 64, 8, 4  # pixels a side
 _LEAST_CHOSEN = 32  # a side that a large number of images does not reduce further
 _SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
@@ -58,7 +58,7 @@ def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0, most_side: i
 
 
 def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> int:
-    """Return 1 where no image has colours, else 3.
+    """Return 1 if no image has colours, else 3.
 
     The modes of all images are checked, and the pixels of about 100 of those whose mode has colours.
     """
@@ -78,7 +78,7 @@ def decode_all(
         infos: of `inspect_all`; their digests are the key of the cache.
         side: the height and width of the decoded images.
         channels: 1 for grey, 3 for colours.
-        progress: called after each image; not called where the cache is used.
+        progress: called after each image; not called if the cache is used.
 
     Returns:
         The pixels (N, channels, side, side) uint8, and the reason for each row that cannot be read (its pixels are 0).
@@ -101,7 +101,7 @@ def decode_all(
         try:
             pixels[row] = image_io.decode_image(content, side, channels)
             return ""
-        except Exception as error:  # whatever PIL's decoders raise, and its guard against huge images
+        except Exception as error:  # any error of PIL's decoders, and its guard against huge images
             return image_io.describe_error(error)
 
     with decoding_threads() as pool:

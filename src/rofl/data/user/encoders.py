@@ -1,4 +1,4 @@
-"""The encoders of samples that are no images: of a table's columns, and of texts."""
+"""The encoders of samples that are not images: of a table's columns, and of texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ Encoder: TypeAlias = TableEncoder | TextEncoder
 
 
 def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int], tokenizer: str = "") -> Encoder:
-    """Return the encoder for these columns: that of texts where the only one is called `text`.
+    """Return the encoder for these columns: that of texts if the only one is called `text`.
 
     Args:
         names: the F names of the columns.

@@ -51,7 +51,7 @@ def read_image_folder(root: Path) -> Listing:
 def _held_out_folders(root: Path, images: list[tuple[str, ...]]) -> tuple[set[str], set[str]]:
     """Return the folders at the top that are the test part, and those that are not used, in lower case.
 
-    Beside `train`, a validation folder is the test part; where there is a folder `test` too, it is not used. Any other
+    Beside `train`, a validation folder is the test part; if there is a folder `test` too, it is not used. Any other
     folder at the top makes all of them but `test` clients or classes.
 
     Raises:

@@ -40,7 +40,7 @@ def _number_key(digits: str) -> tuple[int, str]:
 
 
 def safe_names(names: Iterable[str]) -> list[str]:
-    """Return a file name for each name; all differ even where a file system ignores case.
+    """Return a file name for each name; all differ even if a file system ignores case.
 
     >>> safe_names(["St. Mary's", "a/b", "A_b", ".."])
     ['St. Mary_s', 'a_b', 'A_b-2', 'client']

@@ -66,7 +66,7 @@ class _ArrayFile:
     names: list[str]  # of all
 
     def required(self, name: str) -> np.ndarray:
-        """Return an array that must be there."""
+        """Return an array that must exist."""
         if name not in self.arrays:
             found = list_some(self.names, 20) or "none"
             raise UserError(f"{self.path} has no array {name!r}; it has {found}.", f"add {name}=...")

@@ -59,7 +59,7 @@ class _CompactReader:
         self.raw, self.place = raw, 0
 
     def struct(self, depth: int = 0) -> Iterator[tuple[int, int | None]]:
-        """Yield (field, value) to the end of a struct; the value is None where it is no whole number."""
+        """Yield (field, value) to the end of a struct; the value is None if it is not a whole number."""
         if depth > _MAX_DEPTH:
             raise ValueError("a page's header is nested too deeply")
         field = 0

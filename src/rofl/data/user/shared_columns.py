@@ -135,7 +135,7 @@ def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int =
         fewest: A text that fewer rows have is missing, and so are all numbers of a column that has fewer.
 
     Returns:
-        The encoder with this table's other columns as left out, the rows in its columns, and sentences for people.
+        The encoder with this table's other columns as left out, the rows in its columns, and sentences for readers.
     """
     if isinstance(encoder, TextEncoder):
         return encoder, rows, []

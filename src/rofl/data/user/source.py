@@ -9,7 +9,7 @@ from rofl.data.user.samples import Listing
 from rofl.errors import UserError
 
 SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; any other source is a folder
-MOST_SIDE = 64  # pixels, where the side is chosen: more takes a network that is trained as a whole too long
+MOST_SIDE = 64  # pixels, if the side is chosen: more takes a network that is trained as a whole too long
 MOST_PIXELS = 8_000_000  # of all images: the smallest network then gives a result in about 10 minutes on two cores
 _FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
 
@@ -26,8 +26,8 @@ class UserSource:
         channels: 1 for grey, 3 for colours; 0 to choose from their pixels.
         fingerprint: that the data must have; "" for any.
         classes: all classes, though some may have no sample here; () for those that occur.
-        most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
-        most_side: pixels of the square images at most, where their side is chosen.
+        most_pixels: of all images together, if their side is chosen and is above 32; 0 for any number.
+        most_side: pixels of the square images at most, if their side is chosen.
         tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
         columns: the encoder of a table as the sites of a federation agreed on it, as JSON; "" to fit one.
         min_rows: of agreed columns: a text that fewer rows have is missing, and so is a column with fewer numbers.

@@ -44,7 +44,7 @@ Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discrimi
 
 
 def clean_cell(text: str) -> str:
-    """Return a cell without surrounding spaces; empty where it stands for a missing value.
+    """Return a cell without surrounding spaces; empty if it stands for a missing value.
 
     >>> clean_cell(" red "), clean_cell("N/A")
     ('red', '')
@@ -54,7 +54,7 @@ def clean_cell(text: str) -> str:
 
 
 def parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """Return a column as numbers, NaN where one is missing or not finite; None where it holds other texts."""
+    """Return a column as numbers, NaN where one is missing or not finite; None if it holds other texts."""
     try:
         values = np.array([float(text) if text else math.nan for text in texts])
     except ValueError:

@@ -89,7 +89,7 @@ class TableEncoder(Spec):
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, if None.
 
         Returns:
             float32 (N, F', 1, 1), where a column of numbers is one feature and a category one for each value.
@@ -133,11 +133,11 @@ class TableEncoder(Spec):
     def codes(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
         """Return the cells of the used columns as numbers (N, columns) float64, before they are scaled.
 
-        A missing number is NaN; a category is the place of its value in the column's `values`, -1 where it has none.
+        A missing number is NaN; a category is the place of its value in the column's `values`, -1 if it has none.
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, if None.
         """
         texts = self._by_name(rows, self.names if names is None else names)
         columns = [column_codes(column, texts[column.name]) for column in self.used]

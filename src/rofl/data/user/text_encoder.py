@@ -47,7 +47,7 @@ class TextEncoder(Spec):
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`; only `text` where None.
+            names: the columns of `rows`; only `text` if None.
 
         Raises:
             UserError: there is no column `text`.

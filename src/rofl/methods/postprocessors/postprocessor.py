@@ -73,7 +73,7 @@ class Postprocessor(Protocol):
         return server_step(server_state, total, ctx)
 
     def check(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return why no honest clients can have sent this, or None where they can.
+        """Return why no honest client could have sent this, or None if they can.
 
         Args:
             total: an update, or a sum of updates, as `client_update` returned them.
@@ -83,7 +83,7 @@ class Postprocessor(Protocol):
         return None
 
     def opened(self, total: Update) -> Update | None:
-        """Return an update or a sum as it was before this postprocessor; None where that cannot be had."""
+        """Return an update or a sum as it was before this postprocessor; None if that cannot be had."""
         return total
 
     def combine(self, updates: Sequence[Update]) -> Update | None:

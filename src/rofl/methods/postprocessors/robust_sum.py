@@ -1,4 +1,4 @@
-"""Median, trimmed mean or Krum in the place of the sum of a round's updates, for any method."""
+"""Median, trimmed mean or Krum in place of the sum of a round's updates, for any method."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class RobustSum(Postprocessor):
     looks_at_updates: ClassVar[bool] = True
 
     def combine(self, updates: Sequence[Update]) -> Update | None:
-        """Return an update in the place of the sum."""
+        """Return an update in place of the sum."""
         if len(updates) < 2 or self.kind == "none":
             return None
         bad = expected_bad(len(updates), self.bad_share)

@@ -24,7 +24,7 @@ class ModelEvaluation:
 
     Attributes:
         run: the run folder.
-        data: what it was tested on, for people.
+        data: what it was tested on, for readers.
         as_given: whether the labels are as given, so that some may be wrong.
         metrics: accuracy, each class, confusions and calibration.
         unreadable: images that could not be read, with the reason.
@@ -52,9 +52,9 @@ def evaluate_data(
 
     Args:
         run: a finished run, or its folder.
-        data: labelled data in the forms of docs/own-data.md; the run's own test part where None.
+        data: labelled data in the forms of docs/own-data.md; the run's own test part if None.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
         UserError: the run has no model, or the data cannot be read or has classes that the model does not know.

@@ -30,7 +30,7 @@ class ExportedModel:
         model: the file to load.
         card: the model card.
         difference: the largest difference of a logit from the network's own, on random inputs, as a share of the
-            largest logit (of 1 where all are smaller); None where nothing is traced, or where the package that runs the
+            largest logit (of 1 if all are smaller); None if nothing is traced, or if the package that runs the
             file is not installed.
     """
 
@@ -54,7 +54,7 @@ def export_model(
         run: a finished run, or its folder.
         format: "onnx" and "torch" (a `torch.export` program) have the preprocessing in the graph and need no rofl;
             "safetensors" is one file and "hf" a folder as on the Hugging Face hub, which `rofl.load` reads.
-        out: a new folder; `<run>/export-<format>` where None.
+        out: a new folder; `<run>/export-<format>` if None.
         name_sites: whether the card names each client with its share of labels that look wrong.
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
 

@@ -85,7 +85,7 @@ def _data_lines(experiment: Experiment, summary: RunSummary) -> list[str]:
     if summary.estimated is not None:
         lines.append(f"labels that look wrong to the model: {_share(summary.estimated.ratio)}")
         shares = list(summary.estimated.clients.values())
-        if shares:  # they are only known over all sites where sums were masked
+        if shares:  # they are only known over all sites if sums were masked
             lines.append(
                 f"at single clients: {_share(min(shares))} to {_share(max(shares))}, median {_share(median(shares))}"
             )

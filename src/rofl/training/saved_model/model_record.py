@@ -27,7 +27,7 @@ class NetworkRecord(Spec):
         shape: channels, height and width of an input.
         width: a factor for all channel counts.
         seed: of the initial weights.
-        config: of a network of Hugging Face, as JSON.
+        config: of a Hugging Face network, as JSON.
         freeze: whether only the last layer was trained; the other weights are in base.safetensors.
         lora: the rank of the adapters that were trained along with the last layer; 0 for none.
         base: the SHA-256 of the weights that were not trained.
@@ -97,7 +97,7 @@ class ModelRecord(Spec):
             base: the file with the weights that were not trained.
 
         Raises:
-            UserError: such a file is needed and is not there.
+            UserError: such a file is needed and does not exist.
         """
         network, form = self.network, self.preprocessing
         scaling = PixelScaling(form.mean, form.std) if isinstance(form, ImagePreprocessing) else NO_SCALING

@@ -75,7 +75,7 @@ def predict_data(
         data: an image, a folder with images at any depth, a manifest with a column `path`, an .npz file with `images`,
             or a table.
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
         UserError: the run has no model, or the data cannot be read or is of another kind than the model's.
@@ -101,7 +101,7 @@ def sample_logits(
         samples: of user data.
         features: the columns of a table; empty for images.
         source: where they come from, for error messages.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
         UserError: the model takes images and the data is a table, or the other way round; or nothing can be read.

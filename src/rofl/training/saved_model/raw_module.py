@@ -38,7 +38,7 @@ class ImageModule(nn.Module):
 class TableModule(nn.Module):
     """(B, F) float64 rows -> logits (B, K), with the columns in the order of `columns`.
 
-    A number is given as it is, NaN where it is missing; a category as the place of its value in `values`, -1 where it
+    A number is given as it is, NaN if it is missing; a category as the place of its value in `values`, -1 if it
     is missing or unknown. `TrainedModel.codes` makes such rows.
 
     Args:

@@ -22,15 +22,15 @@ from rofl.models import Network
 from rofl.training.saved_model.model_record import ModelRecord
 from rofl.training.saved_model.raw_module import raw_module
 
-OnPredicted = Callable[[int, int], None]  # called with the number of samples done, and the number of all
+OnPredicted = Callable[[int, int], None]  # called with the numbers of processed samples and of all samples
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
     """The model of a finished run, which takes raw samples; `rofl.load` returns one.
 
-    A model of images takes a path or several, an array or a tensor of pixels, or a list of arrays, tensors and images
-    of PIL. They may have any size: they are decoded and resized as in training. Pixels are uint8, or numbers from 0 to
+    A model of images takes a path or several, an array or a tensor of pixels, or a list of arrays, tensors and PIL
+    images. They may have any size: they are decoded and resized as in training. Pixels are uint8, or numbers from 0 to
     1; nothing has to be scaled by hand.
 
     A model of tables takes a data frame, columns by name, a list of records, an array with the columns in their order
@@ -77,7 +77,7 @@ class TrainedModel:
         return self.record.preprocessing.transform(self._samples(inputs)[:])
 
     def codes(self, inputs: Any) -> Tensor:
-        """Return samples that are no images as `module` and exported models take them.
+        """Return samples that are not images as `module` and exported models take them.
 
         Rows of a table become numbers (n, columns) float64, texts the numbers of their words (n, length) int64.
 
