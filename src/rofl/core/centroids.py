@@ -112,8 +112,8 @@ def centroid_log_probs(features: Tensor, centroids: Tensor) -> Tensor:
     """Return the log-probability of each class from the similarity of the features to its centroid, (n, K).
 
     Cosines are taken about the mean of the centroids: features after a rectifier point in similar directions. A
-    temperature (`rofl.core.noise_fit`) then sets how confident the probabilities are. A class without a centroid counts as
-    the least similar one.
+    temperature (`rofl.core.noise_fit`) then sets how confident the probabilities are. A class without a centroid
+    counts as the least similar one.
 
     Args:
         features: (n, d).
