@@ -12,8 +12,8 @@ class Preset:
     """Settings by name.
 
     Attributes:
-        about: A line that says what it is.
-        settings: The settings, in tables; those left out have their defaults.
+        about: A one-line description.
+        settings: The settings, in tables; others have their defaults.
         methods: Method -> hyper-parameters that are for this method only, such as the rounds until it relabels.
     """
 
@@ -24,7 +24,7 @@ class Preset:
     def for_method(self, name: str | None = None) -> Settings:
         """Return the settings for a method, with its hyper-parameters; for the preset's own method if None.
 
-        Of the hyper-parameters that the preset has for all methods, those that this one lacks are left out.
+        Hyper-parameters of the preset that this method does not have are left out.
         """
         common = dict(self.settings.get("method", {}))
         chosen = common.get("name", "rofl") if name is None else name

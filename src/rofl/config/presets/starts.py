@@ -1,10 +1,10 @@
-"""From which round on methods change labels, for presets."""
+"""The round in which methods start to change labels, for presets."""
 
 from rofl.core.settings import Settings
 
 
 def self_labels(first: int) -> dict[str, Settings]:
-    """Return the settings of all methods that change labels, which do so from this round on."""
+    """Return the settings of all methods that change labels, so that they start in this round."""
     return {
         "rofl": {"t_pl": first},
         "joint": {"start": first},
@@ -14,7 +14,7 @@ def self_labels(first: int) -> dict[str, Settings]:
 
 
 def federated_starts(first: int) -> dict[str, Settings]:
-    """Return the settings of the federated methods that count rounds, for runs shorter than their authors'."""
+    """Return the settings of federated methods that count rounds, for runs shorter than in their papers."""
     return {
         "fedcorr": {"start": first, "last_stage": 2 * first},
         "fednoro": {"start": first, "ramp": first},
