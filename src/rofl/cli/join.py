@@ -93,7 +93,7 @@ def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:
 
 
 def _print_outgoing(outgoing: "OutgoingData") -> None:
-    """Print which facts, arrays and sums leave a site, with their sizes: grouped by when they leave, then by name."""
+    """Print the values, arrays and sums that leave a site, with their sizes, grouped by time, then by name."""
     from rofl.data.user.names import natural
 
     facts = [
@@ -125,12 +125,12 @@ def _print_outgoing(outgoing: "OutgoingData") -> None:
 
 
 def _add_group(table: Table, when: str, rows: list[tuple[str, str, int]]) -> None:
-    """Add what leaves at one time, and how many bytes that is in all.
+    """Add the rows of one time, and their total number of bytes.
 
     Args:
         table: The table.
-        when: It leaves.
-        rows: What, in which form, and how many bytes.
+        when: The time at which they leave.
+        rows: Name, form and bytes of each.
     """
     table.add_section()
     for place, (what, form, size) in enumerate(rows):

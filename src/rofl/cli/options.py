@@ -44,15 +44,15 @@ Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
-    """Return the effort that --quick and --thorough ask for.
+    """Return the effort for --quick and --thorough.
 
     Args:
-        quick: Whether --quick is given.
-        thorough: Whether --thorough is given.
-        data: The path that --data names.
+        quick: Whether --quick was passed.
+        thorough: Whether --thorough was passed.
+        data: The path of --data.
 
     Raises:
-        UserError: both are given, or one of them without --data, whose settings they choose.
+        UserError: both were passed, or one of them without --data.
     """
     if quick and thorough:
         raise UserError("--quick and --thorough exclude each other.", "one of them")

@@ -1,4 +1,4 @@
-"""What a person sees while a command works: a live bar on a terminal, plain lines elsewhere. All on stderr."""
+"""Progress of commands on stderr: a live bar on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class ProgressListener:
         self._task = TaskID(0)
         self._title = self._accuracy = ""
         self._started = self._after_first = 0.0
-        self._rounds = 0  # that this process did; a resumed run's number is larger
+        self._rounds = 0  # rounds of this process; a resumed run has more
 
     def __enter__(self) -> "ProgressListener":
         self._progress.start()
@@ -80,7 +80,7 @@ class ProgressListener:
             print_message(", ".join(parts))
 
     def _seconds_left(self, rounds: int) -> float:
-        """Return the time of so many more rounds at the pace so far; the first round, with its start, counts alone."""
+        """Return the time for the remaining rounds at the current pace; leaves out the first round once there are more."""
         now = time.monotonic()
         if self._rounds == 1:
             self._after_first = now
@@ -90,12 +90,12 @@ class ProgressListener:
 
 @contextmanager
 def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "images") -> Iterator[OnDecoded]:
-    """Yield a callback for many samples: a bar appears with the first one, or one line if there is not a terminal.
+    """Yield a callback for processed samples: it shows a bar, or one line without a terminal.
 
     Args:
-        quiet: Whether to show nothing at all.
-        verb: What is done with them.
-        noun: What they are.
+        quiet: Whether to show nothing.
+        verb: The work, such as "decoding".
+        noun: The samples, such as "images".
     """
     with Progress(console=stderr, disable=quiet or not stderr.is_terminal, transient=True) as bar:
 
@@ -140,12 +140,12 @@ def cells_bar() -> "Iterator[OnProgress]":
 
 
 def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
-    """Return how far the cells are and the time that the rest will take; "" while no round is done yet.
+    """Return the number of finished rounds and the remaining time; "" before the first round is finished.
 
     Args:
-        now: How far they are.
-        rounds_before: Rounds that were done when this process began.
-        started: When it began, by `time.monotonic`.
+        now: The current progress.
+        rounds_before: Rounds that were finished when this process started.
+        started: The start of this process, from `time.monotonic`.
     """
     from rofl.report.formatting import rough_duration  # most commands do without
 
@@ -157,7 +157,7 @@ def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
 
 
 def check_log(log: list[str] | None) -> None:
-    """Refuse trackers that cannot be used, before any work is done; print where the runs of the others go."""
+    """Refuse trackers that cannot be used, before any work; print where the other trackers store runs."""
     for line in tracking.check_trackers(log or []):
         print_message(line)
 
@@ -170,7 +170,7 @@ def follow_run(
 
     Args:
         progress: Shows the run on the terminal.
-        experiment: What is run.
+        experiment: The settings of the run.
         folder: The run folder.
         log: The names of trackers.
     """

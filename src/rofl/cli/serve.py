@@ -136,7 +136,7 @@ def serve_command(
 
 @contextmanager
 def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[ServeCallbacks]":
-    """Yield what to call while the run goes on: the terminal, the trackers, and the live view beside it.
+    """Yield the listener of the run: terminal, trackers, and the live view.
 
     Args:
         folder: The run folder.
@@ -163,7 +163,7 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
 
 
 def _revoke(credentials: Path | None, sites: list[str]) -> None:
-    """Revoke sites' keys, and print from when on that holds."""
+    """Revoke sites' keys, and print when that takes effect."""
     from rofl.federation.credentials import revoke_sites
 
     if credentials is None:

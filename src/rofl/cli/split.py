@@ -1,4 +1,4 @@
-"""`rofl split`: wrong labels and clients of an experiment, drawn once and kept in a file."""
+"""`rofl split`: draws the noisy labels and clients of an experiment once, and saves them in a file."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data sets from Python objects: arrays, tensors, .npz archives, and objects that hold them, such as torchvision's."""
+"""Data sets from Python objects: arrays, tensors, .npz archives, and objects with such fields, as in torchvision."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from rofl.data.user.names import natural
 from rofl.data.user.samples import Sample
 from rofl.errors import UserError
 
-_FIELDS = {  # accepted names of each field, the first one that is there is used
+_FIELDS = {  # accepted names of each field; the first one found is used
     "images": ("images", "data"),
     "labels": ("labels", "targets", "target"),
     "clients": ("clients", "owners"),
@@ -41,7 +41,7 @@ def from_arrays(
 
     Args:
         images: uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3; or a table of numbers (N, F),
-            which are passed to the network as they are. If both layouts of pixels fit, an array is read as
+            which are passed to the network without scaling. If both layouts of pixels fit, an array is read as
             (N, H, W, C) and a tensor as (N, C, H, W).
         labels: (N,) the class of each sample, as whole numbers or as texts.
         clients: (N,) the owner of each sample, by name or number; None if the data has no owners.
@@ -56,7 +56,7 @@ def from_arrays(
         A data set whose samples are named by their row in `images` (and "test <row>" for those of `test`).
 
     Raises:
-        UserError: the arrays do not fit together, or have another shape or type.
+        UserError: the arrays do not match, or have the wrong shape or dtype.
 
     >>> data = from_arrays(np.zeros((10, 8, 8), np.uint8), ["cat", "dog"] * 5, clients=[1, 2] * 5)
     >>> data.classes, data.clients, data.shape, len(data.train), len(data.test)
@@ -103,7 +103,7 @@ def from_arrays(
 
 
 def has_fields(source: Any) -> bool:
-    """Return whether an object has images or labels as keys or attributes; arrays themselves do not count."""
+    """Return whether an object has images or labels as keys or attributes; False for arrays themselves."""
     return any(_read_field(source, field) is not None for field in ("images", "labels"))
 
 
@@ -117,7 +117,7 @@ def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Datas
         name: of the data set, for summaries.
 
     Raises:
-        UserError: the object has no images or labels, or they do not fit together; see `from_arrays`.
+        UserError: the object has no images or labels, or they do not match; see `from_arrays`.
     """
     fields = {field: _read_field(source, field) for field in _FIELDS}
     if test is not None:
@@ -152,7 +152,7 @@ def _read_field(source: Any, field: str) -> Any:
 
 
 def _hold_out(labels: Tensor, owners: Sequence[str] | None, share: float) -> tuple[Tensor, Tensor]:
-    """Return the training rows and the test rows, split as user data without a test part is."""
+    """Return the training rows and the test rows, split like user data without a test part."""
     if not 0 < share < 1:
         raise UserError(f"holdout lies between 0 and 1, not {share}.", "holdout=0.2")
     samples = [

@@ -1,4 +1,4 @@
-"""A data set of a table of numbers in memory, all of which is trained with; its columns are standardised."""
+"""A data set from a table of numbers in memory, without a test part; the columns are standardised."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reading of one image, a file or an array: what its header says, and its pixels as a square of bytes.
+"""Reads one image from a file or an array: its header, and its pixels as uint8.
 
 Published sets that are streamed from disk (`rofl.data.image_store`) and user data (`rofl.data.user`) are both decoded
 here, so the same file gives the same pixels in both. This module imports PIL: workers whose images lie in memory must
@@ -39,7 +39,7 @@ _REFUSED_FILES = {errno.EFBIG: "too large", errno.EINVAL: "not a regular file", 
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """What is known of a sample before it is decoded: its digest and its image header."""
+    """Digest and header of an image, known before it is decoded."""
 
     digest: str  # of the encoded bytes
     size: tuple[int, int] = (0, 0)  # width, height
@@ -55,7 +55,7 @@ class ImageInfo:
 def inspect_image(image: Path | np.ndarray | bytes) -> ImageInfo:
     """Return the digest and the header of an image, without decoding its pixels.
 
-    An unreadable file does not raise: the result's `error` says why.
+    An unreadable file does not raise; the reason is in the result's `error`.
     """
     if isinstance(image, Path):
         try:
@@ -70,7 +70,7 @@ def inspect_image(image: Path | np.ndarray | bytes) -> ImageInfo:
     return ImageInfo(hash_bytes(raw), (image.shape[1], image.shape[0]), mode)
 
 
-@lru_cache(maxsize=1_000_000)  # scan, load and report all ask; a changed file has another size or time
+@lru_cache(maxsize=1_000_000)  # cached for scan, load and report; a changed file has another size or time
 def _inspect_file(path: str, size: int, modified_ns: int) -> ImageInfo:
     try:
         return _inspect_bytes(read_regular(path, MAX_FILE_BYTES))
@@ -85,7 +85,7 @@ def _inspect_bytes(raw: bytes) -> ImageInfo:
             return ImageInfo(digest, *dicom_header(raw))
         with open_encoded(raw) as image:
             return ImageInfo(digest, image.size, image.mode)
-    except Exception as error:  # PIL passes on whatever its decoders raise: OSError, SyntaxError, struct.error, ...
+    except Exception as error:  # PIL passes on any error of its decoders: OSError, SyntaxError, struct.error, ...
         return ImageInfo(digest, error=describe_error(error))
 
 
@@ -109,10 +109,10 @@ def hash_bytes(raw: bytes) -> str:
 def decode_image(
     image: Path | bytes | np.ndarray | Image.Image, side: int | tuple[int, int], channels: int
 ) -> np.ndarray:
-    """Decode an image to a square or to a given height and width; other aspect ratios are squeezed.
+    """Decode an image to a square or to a given height and width; the aspect ratio is not kept.
 
-    EXIF orientation is applied, transparent pixels are put on white, and grey of more than 8 bits is scaled by the
-    bits that the image uses.
+    EXIF orientation is applied, transparent pixels become white, and grey with more than 8 bits is scaled by the bits
+    in use.
 
     Args:
         image: a file or its content, a PIL image, or an array (H, W) or (H, W, C) of uint8 with C = 1, 2 (grey,
@@ -137,7 +137,7 @@ def decode_image(
 
 
 def open_picture(image: Path | bytes | np.ndarray) -> Image.Image:
-    """Decode an image in its own size, to be looked at: upright, in 8 bits, grey or RGB, without transparency.
+    """Decode an image in its own size for display: upright, 8-bit grey or RGB, without transparency.
 
     Raises:
         Exception: any error of PIL's decoders for a damaged file; `describe_error` turns it into words.
@@ -151,10 +151,10 @@ def open_picture(image: Path | bytes | np.ndarray) -> Image.Image:
 
 
 def is_grey(image: Path | bytes | np.ndarray, side: int) -> bool:
-    """Return whether all pixels are grey, judged at a reduced size; True for an image that cannot be read."""
+    """Return whether all pixels are grey, checked at a reduced size; True for an unreadable image."""
     try:
         pixels = decode_image(image, side, channels=3)
-    except Exception:  # whatever PIL raises; it is reported when all images are decoded
+    except Exception:  # any error of PIL; it is reported when all images are decoded
         return True
     return bool((pixels == pixels[:, :, :1]).all())
 
@@ -177,7 +177,7 @@ def _from_array(pixels: np.ndarray) -> Image.Image:
 
 
 def _without_alpha(image: Image.Image) -> Image.Image:
-    """Return an image of any mode in 8 bits, with transparent pixels put on white."""
+    """Return an image of any mode in 8 bits, with transparent pixels in white."""
     if image.mode.startswith("I") or image.mode == "F":
         image = Image.fromarray(_to_uint8(np.asarray(image)))
     if image.mode in _ALPHA_MODES or "transparency" in image.info:

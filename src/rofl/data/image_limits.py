@@ -1,7 +1,7 @@
 """Safe opening of untrusted image files: few formats, and limits that are checked before decoding.
 
 A file of a few kilobytes can declare an image of gigabytes; an unusual format can start another program or an old
-decoder. Both are refused by what the header says.
+decoder. Both are refused from the header.
 """
 
 import io
@@ -13,7 +13,7 @@ from PIL import Image
 
 from rofl.data.dicom import dicom_header, is_dicom, read_dicom
 
-MAX_PIXELS = 64_000_000  # of one image, as its header declares it; 8000 x 8000
+MAX_PIXELS = 64_000_000  # declared pixels of one image; 8000 x 8000
 MAX_FILE_BYTES = 2**28  # of one encoded image
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # PIL knows forty more, some of which run programs
 _LARGE = 4_000_000  # pixels; images above are decoded one at a time, so that threads do not multiply their memory
@@ -26,7 +26,7 @@ class ImageTooLargeError(Exception):
 
 @contextmanager
 def open_encoded(raw: bytes) -> Iterator[Image.Image]:
-    """Open an encoded image; its pixels are decoded when they are asked for, inside the block.
+    """Open an encoded image; its pixels are decoded lazily, inside the block.
 
     Args:
         raw: the content of the file.

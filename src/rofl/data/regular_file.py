@@ -1,7 +1,7 @@
 """Safe reading of untrusted files: only regular files, and only as much as fits in memory.
 
-A FIFO would be waited for, a device would never end, and a link may lead anywhere. Problems raise an `OSError`, whose
-`strerror` goes into the sentence of whoever asked.
+A FIFO would block, a device would never end, and a link may point anywhere. Problems raise an `OSError`, whose
+`strerror` the caller uses in its error message.
 """
 
 import errno
@@ -18,7 +18,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" if th
 
 @cache
 def memory_budget() -> int:
-    """Return how many bytes may be read at once: half of the memory of this machine or container."""
+    """Return the limit in bytes for a single read: half of the memory of this machine or container."""
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         most = min(most, int(_CGROUP_LIMIT.read_text()))
@@ -36,11 +36,11 @@ def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
     Raises:
         OSError: it does not exist, is not a regular file, is a link, or is too large.
     """
-    _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which a device notices
+    _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which affects a device
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     try:
-        _check_regular(os.fstat(descriptor), path, most_bytes)  # it may have been exchanged in between
+        _check_regular(os.fstat(descriptor), path, most_bytes)  # it may have been replaced in between
     except OSError:
         os.close(descriptor)
         raise
@@ -48,7 +48,7 @@ def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
 
 
 def read_regular(path: Path | str, most_bytes: int | None = None, follow: bool = True) -> bytes:
-    """Return the content of a regular file; arguments and errors are those of `open_regular`.
+    """Return the content of a regular file; raises like `open_regular`.
 
     Args:
         path: the file.

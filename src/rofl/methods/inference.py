@@ -17,7 +17,7 @@ def predict(
     """Return logits (n, K) and features (n, d) of images: evaluation mode, no augmentation, one chunk at a time.
 
     Args:
-        net: the network, which stays as it is.
+        net: the network, which is not changed.
         pixels: the images, in memory or in files.
         transform: from pixels to inputs.
         rows: which images; all of them if None.
@@ -29,7 +29,7 @@ def predict(
 def forward(
     predictor: Network, pixels: ImageStore, transform: Transform, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return what `predict` does, given a `Network.predictor`.
+    """Return the same as `predict`, for a `Network.predictor`.
 
     Args:
         predictor: in evaluation mode.

@@ -26,9 +26,9 @@ UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold 
 
 @dataclass(frozen=True)
 class Rofl(SmallLossSgd):
-    """Class-wise centroids travel with the weights and decide which given labels a client trusts.
+    """Class-wise centroids are exchanged with the weights and decide which given labels a client trusts.
 
-    A sample is confident if the centroid that is nearest to its features is that of its label. From round T_pl on,
+    A sample is confident if the nearest centroid to its features is that of its label. From round T_pl on,
     the others are trained on pseudo-labels. docs/method.md maps each line of the paper to the function that does it.
     """
 
@@ -48,11 +48,11 @@ class Rofl(SmallLossSgd):
         return replace(super().centralized(), pseudo="naive")
 
     def cautious(self) -> Self:
-        """Return the method without pseudo-labels and entropy term: centroids go on, and labels count as given."""
+        """Return the method without pseudo-labels and entropy term; it trains on the given labels."""
         return replace(self, t_pl="never" if isinstance(self.t_pl, str) else _NEVER, lambda_e=0.0)
 
     def init(self, net: Network) -> ServerState:
-        """Return the initial weights and zero centroids (K, d): no class has one yet."""
+        """Return the initial weights and zero centroids (K, d)."""
         aux = {"centroids": torch.zeros(net.classes, net.feature_size)}
         start = {STATE: EarnedStart.initial().numbers} if self._waits else {}
         return ServerState(model_weights(net), aux | self._unconfident(1) | start)

@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a Network: finds its features, and checks what it returns."""
+"""Adapts any `torch.nn.Module` to a Network: finds its features and checks its output."""
 
 import copy
 
@@ -12,14 +12,14 @@ _HINT = "a forward that gives logits (B, K), or logits and features (B, d)"
 
 
 class AdaptedNetwork(Network):
-    """A foreign module, whose forward gives logits only or (logits, features).
+    """Wraps a module whose forward returns logits or (logits, features).
 
-    If it gives logits only, the features are the input of the last `nn.Linear` that a forward pass calls, or the
-    output of the layer that `features` names. One pass over two blank images finds the layer and the sizes; it also
-    gives lazy layers their shapes. Its tensors are named as the module names them, after "module.".
+    If it returns only logits, the features are the input of the last `nn.Linear` that a forward pass calls, or the
+    output of the layer that `features` names. One pass over two blank images finds the layer and the sizes, and
+    initialises lazy layers. Tensor names are those of the module, with the prefix "module.".
 
     Args:
-        module: the classifier; an attribute `pretrained = True` says that its weights come from elsewhere.
+        module: the classifier; an attribute `pretrained = True` marks pretrained weights.
         shape: channels, height and width of an input.
         classes: K, the number of classes.
         features: the name of the layer whose output is the features, as `module.named_modules()` has it.
@@ -71,7 +71,7 @@ class AdaptedNetwork(Network):
         return logits.float(), features.flatten(1).float()
 
     def logits_only(self) -> nn.Module:
-        """Return a copy of the module itself: the hooks that find features cannot be exported."""
+        """Return a copy of the wrapped module: the hooks that find features cannot be exported."""
         return LogitsOnly(copy.deepcopy(self.module).eval())
 
     @property
@@ -81,7 +81,7 @@ class AdaptedNetwork(Network):
 
 
 def adapt(module: nn.Module, shape: tuple[int, int, int], classes: int, features: str = "") -> Network:
-    """Return a module as a Network; one that is a Network already is returned as it is.
+    """Return a module as a Network; a Network is returned unchanged.
 
     Args:
         module: the classifier.

@@ -1,4 +1,4 @@
-"""Samples of a data frame: rows of a table, texts, or paths of images."""
+"""Samples from a data frame: rows of a table, texts, or paths of images."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,16 @@ from rofl.data.user.cell_texts import cell_text
 from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
-_FRAME = Path("the data frame")  # in error messages, where a file has its path
+_FRAME = Path("the data frame")  # the name of the source in error messages
 
 
 def is_frame(source: object) -> bool:
-    """Return whether an object is a data frame, of pandas or of a library with the same names."""
+    """Return whether an object is a pandas data frame, or one with the same interface."""
     return hasattr(source, "columns") and hasattr(source, "iloc")
 
 
 def frame_columns(frame: Any) -> c.Columns:
-    """Return the cells of a data frame as texts, by cleaned column names.
+    """Return the cells of a data frame as strings, by cleaned column names.
 
     Raises:
         UserError: two columns have the same name, or there is no row.

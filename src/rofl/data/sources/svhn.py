@@ -37,7 +37,7 @@ def read_mat(path: Path) -> tuple[Tensor, Tensor]:
     """Return images (N, 3, 32, 32) uint8 and labels (N,) of a file; its label 10 is the digit 0.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or has another content.
     """
     from scipy.io import loadmat  # slow to import, and only needed here
     from scipy.io.matlab import MatReadError

@@ -1,6 +1,6 @@
-"""Samples of a Hugging Face data set: an object of the package `datasets`, or a folder of its `save_to_disk`.
+"""Samples from a Hugging Face data set: an object of the package `datasets`, or a folder of `save_to_disk`.
 
-Both are Arrow tables with a description of their columns, which pyarrow reads; the package is not needed.
+Both are Arrow tables with typed columns, which pyarrow reads; the package is not needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ class ArrowSplit:
 
     Attributes:
         table: a `pyarrow.Table`.
-        classes: column -> the names of its classes, of the columns that have some.
-        images: the columns of images.
-        folder: of a data set on disk; images that are files lie below it. None for an object in memory.
+        classes: column -> the names of its classes, for class-label columns.
+        images: the image columns.
+        folder: the folder of a data set on disk, which contains its image files. None for an object in memory.
     """
 
     table: Any
@@ -61,7 +61,7 @@ def list_hf_folder(path: Path) -> Listing:
     """Return the samples of a folder that `save_to_disk` wrote, of one data set or of the splits `train` and `test`.
 
     Raises:
-        UserError: a file is missing or damaged, or there is neither an image, a text nor a column to learn from.
+        UserError: a file is missing or damaged, or there is no image, text or feature column.
     """
     try:
         if not (path / "dataset_dict.json").is_file():
@@ -155,7 +155,7 @@ def _image(cell: Any, name: str, split: ArrowSplit) -> Content:
 
 
 def _texts(split: ArrowSplit, name: str) -> list[str]:
-    """Return a column as texts; numbers of classes become their names."""
+    """Return a column as strings; class indices become class names."""
     values, names = split.table.column(name).to_pylist(), split.classes.get(name)
     if names is None:
         return [cell_text(value) for value in values]
