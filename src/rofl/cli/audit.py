@@ -153,8 +153,8 @@ def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
     """Refuse a file of corrected labels that cannot be written, before the audit starts, which is slow."""
     if labels_out is None:
         if decided_only:
-            raise UserError("--decided-only says what --labels-out is to write.", "--labels-out corrected.csv")
+            raise UserError("--decided-only needs --labels-out.", "--labels-out corrected.csv")
     elif labels_out.suffix.casefold() != ".csv":
-        raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
+        raise UserError(f"Corrected labels are written as CSV, and {labels_out} does not end with .csv.", "corrected.csv")
     elif labels_out.exists():
         raise UserError(f"{labels_out} already exists.", "another --labels-out")

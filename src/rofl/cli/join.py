@@ -54,7 +54,7 @@ def join_command(
         _write_policy(site.policy_path(config))
         return
     if insecure == (credentials is not None):
-        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
+        raise UserError("A site needs its credentials, unless all run on one machine.", "--credentials DIR, or --insecure")
     from rofl.cli.progress import decoding_bar
     from rofl.cli.tables import print_run
     from rofl.report import write_report
@@ -79,9 +79,9 @@ def _write_policy(path: Path | None) -> None:
     from rofl.federation.site_policy import write_policy
 
     if path is None:
-        raise UserError("No path for the policy is given.", "--policy FILE, or --credentials DIR")
+        raise UserError("The path of the policy is missing.", "--policy FILE, or --credentials DIR")
     write_policy(path)
-    print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will follow it.")
+    print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will apply it.")
 
 
 def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:

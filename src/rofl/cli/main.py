@@ -86,7 +86,7 @@ def main() -> None:
         sys.exit(2)
     except Interrupted as stop:
         command = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
-        print_message(f"Stopped after round {stop.index}. Go on with: rofl {command} {stop.folder}")
+        print_message(f"Stopped after round {stop.index}. Continue with: rofl {command} {stop.folder}")
         sys.exit(130)
     except KeyboardInterrupt:
         print_message("Stopped.")

@@ -135,7 +135,7 @@ def cells_bar() -> "Iterator[OnProgress]":
         try:
             yield on_progress
         except KeyboardInterrupt:
-            print_message("Stopped. Finished cells are kept; the same command goes on.")
+            print_message("Stopped. Finished cells are kept; the same command continues.")
             raise typer.Exit(130) from None
 
 

@@ -92,7 +92,7 @@ def resolve_with_size(options: ExperimentOptions, quiet: bool = False) -> tuple[
             print_message(f"notice: {line}")
     if options.data is not None:
         if options.what and settings is None:
-            problem = f"--data brings its own settings, so the preset {options.what!r} has no place."
+            problem = f"--data brings its own settings, so the preset {options.what!r} cannot be used."
             raise UserError(problem, "--set KEY=VALUE")
         with decoding_bar(quiet) as progress:
             experiment, images = choose_for_data(options.data, changes, settings or {}, progress, options.effort)

@@ -99,13 +99,13 @@ def serve_command(
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout, min_sites, without or ())
             if what or preset or clients or sets or method or seed is not None or dp is not None or out or robust:
-                problem = "A run that is resumed keeps its settings and its folder."
+                problem = "A resumed run keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
             callbacks = stack.enter_context(_follow(again, log, show_port if show else None))
             finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
         else:
             if without:
-                raise UserError("--without is for a run that is resumed.", "--clients, for a new one")
+                raise UserError("--without needs --resume.", "--clients, for a new one")
             if insecure == (credentials is not None):
                 raise UserError(
                     "Sites need keys and a certificate to trust, or all are on this machine.",
@@ -124,7 +124,7 @@ def serve_command(
             count = experiment.clients if experiment else config.clients
             config = replace(config, clients=count, settings=options.overrides())
             if not config.clients:
-                raise UserError("The number of sites is not given.", "--clients 2")
+                raise UserError("The number of sites is missing.", "--clients 2")
             if config.min_sites > config.clients:
                 raise UserError(f"There are {config.clients} sites, fewer than --min-sites.", "a smaller number")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
@@ -167,9 +167,9 @@ def _revoke(credentials: Path | None, sites: list[str]) -> None:
     from rofl.federation.credentials import revoke_sites
 
     if credentials is None:
-        raise UserError("No folder of credentials is given.", "--credentials DIR/server")
+        raise UserError("The folder of credentials is missing.", "--credentials DIR/server")
     revoke_sites(credentials, sites)
-    print_message(f"Revoked: {', '.join(sites)}. A coordinator that runs refuses them from now on.")
+    print_message(f"Revoked: {', '.join(sites)}. A running coordinator refuses them from now on.")
 
 
 def _make_credentials(folder: Path, sites: list[str], hosts: list[str], renew: list[str]) -> None:
@@ -182,6 +182,6 @@ def _make_credentials(folder: Path, sites: list[str], hosts: list[str], renew: l
     )
     print_message(f"  rofl serve --credentials {folder}/server ...")
     for name in dict.fromkeys([*sites, *renew]):
-        print_message(f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:")
+        print_message(f"Send {folder}/sites/{name} to {name}, over a private channel; there:")
         server = f"{(hosts or ['HOST'])[0]}:{_PORT}"
         print_message(f"  rofl join --server {server} --credentials {name} --data PATH")

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from rofl.errors import UserError, unknown
 
-_HINT = "package.module:name, where Python finds it; PYTHONPATH=. for one in this folder"
+_HINT = "package.module:name, importable by Python; PYTHONPATH=. for a module in this folder"
 _TRUST = "PYTHONPATH=. for a module of your own in this folder, or import it before, in Python"
 _Value = TypeVar("_Value")
 
@@ -71,7 +71,7 @@ class Registry(dict[str, _Value], Generic[_Value]):
         if not _is_library(module):
             found = self._import(name)
         if _is_library(module) or isinstance(found, ModuleType) or not self.is_meant(found):
-            raise UserError(f"A file names the {self.kind} {name!r}, which is none.", "a name that rofl lists")
+            raise UserError(f"A file names the {self.kind} {name!r}, which is not one.", "a name that rofl lists")
 
     def is_meant(self, found: object) -> bool:
         """Return whether an object that a file names is meant as an entry here, as far as can be checked."""

@@ -98,4 +98,4 @@ def _to_numpy(values: ArrayLike, what: str) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:  # lists of different lengths
-        raise UserError(f"{what.capitalize()} are no array ({error}).", _SHAPES) from error
+        raise UserError(f"{what.capitalize()} are not an array ({error}).", _SHAPES) from error

@@ -42,7 +42,7 @@ def check_place(path: Path | None) -> None:
         UserError: it is a folder, or a parent is a file.
     """
     if path is not None and path.is_dir():
-        raise UserError(f"{path} is a folder, and a file is to be written.", "another --out")
+        raise UserError(f"{path} is a folder, not a file.", "another --out")
     if path is not None and any(above.exists() and not above.is_dir() for above in path.parents):
         raise UserError(write_problem(path, NotADirectoryError()), "another --out")
 

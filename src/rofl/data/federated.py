@@ -106,9 +106,9 @@ class FederatedDataset:
             UserError: the split came from a file, or its clients share samples.
         """
         if self.spec.data.split:
-            raise UserError(f"This split is that of {self.spec.data.split}; nothing was drawn.", "copy that file")
+            raise UserError(f"This split was read from {self.spec.data.split}; nothing was drawn.", "copy that file")
         if isinstance(self.parts, SampledClients):
-            raise UserError("Clients that share samples fit in no split file; the seed says it all.", "the same seed")
+            raise UserError("Clients that share samples cannot be saved in a split file.", "the same seed")
         write_split(path, self.labels, self.client_rows, self.images.train_labels, self.spec)
 
 
@@ -129,7 +129,7 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     """
     data = spec.data
     if data.at_sites:
-        raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
+        raise UserError("The samples of this run are at its sites.", "the folder that rofl join wrote there")
     if data.name == IN_MEMORY:
         dataset = _check_dataset(dataset, data.fingerprint)
     if dataset is None:
@@ -221,9 +221,9 @@ def _by_owner(images: Dataset, clients: int) -> list[Tensor]:
     assert images.owners is not None
     owners = len(images.clients)
     if owners != clients:
-        raise UserError(f"The data is of {owners} clients, not {clients}.", f"clients={owners}")
+        raise UserError(f"The data has {owners} clients, not {clients}.", f"clients={owners}")
     parts = [(images.owners == client).nonzero().flatten() for client in range(clients)]
     for name, rows in zip(images.clients, parts, strict=True):
         if len(rows) == 0:
-            raise UserError(f"Nothing is left for client {name} to train with.", "a larger data.train")
+            raise UserError(f"Client {name} has no samples to train on.", "a larger data.train")
     return parts

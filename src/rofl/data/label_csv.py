@@ -168,7 +168,7 @@ def _rows(path: Path, named: Sequence[str], samples: Sequence[str]) -> Tensor:
     places = {name: place for place, name in enumerate(samples)}
     if len(places) < len(samples):  # the column `id` of a table may have repeated values
         name = _most_common(samples)[0]
-        raise UserError(f"Several samples are called {name!r}, so that {path} cannot tell them apart.", "other names")
+        raise UserError(f"Several samples are called {name!r}, so {path} is ambiguous.", "other names")
     absent = [name for name in named if name not in places]
     if absent:
         raise UserError(

@@ -53,7 +53,7 @@ def weights_file(weights: str, folder: Path | None = None) -> Path:
     if weights != "imagenet":
         path = _in_place(weights, "weights", folder)
         if not path.is_file():
-            raise UserError(f"There is no file of weights {path}.", 'model.weights="imagenet", or the path of a file')
+            raise UserError(f"There is no weight file {path}.", 'model.weights="imagenet", or the path of a file')
         return path
     return fetch(data_dir(folder) / "weights", _REMOTE, "name a file of yours: model.weights=PATH")
 

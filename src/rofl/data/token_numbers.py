@@ -24,7 +24,7 @@ def read_tokenizer(path: Path) -> str:
     try:
         content = read_regular(file, _MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise UserError(
             f"The tokenizer {file} cannot be read ({reason}).", "data.tokenizer=FOLDER with a tokenizer.json"
         ) from error

@@ -54,7 +54,7 @@ class MethodRegistry(Registry[type[Method]]):
         kind = super().find(name)
         if not (inspect.isclass(kind) and is_dataclass(kind)):
             raise UserError(
-                f"The method {name} is no dataclass, whose fields are its settings.", "@dataclass(frozen=True)"
+                f"The method {name} is not a dataclass, whose fields are its settings.", "@dataclass(frozen=True)"
             )
         abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
         missing = [member for member in _MEMBERS if member in abstract or not callable(getattr(kind, member, None))]

@@ -41,7 +41,7 @@ class AdaptedNetwork(Network):
             logits, vectors = self.eval()(torch.zeros(2, *shape))
         self.train()
         if logits.shape != (2, classes):
-            raise UserError(f"The model gives logits {tuple(logits.shape)} for 2 images of {classes} classes.", _HINT)
+            raise UserError(f"The model returns logits {tuple(logits.shape)} for 2 images of {classes} classes.", _HINT)
         self.feature_size = int(vectors.shape[1])
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -67,7 +67,7 @@ class AdaptedNetwork(Network):
         else:
             logits, features = output, caught[-1] if caught else None
         if not isinstance(logits, Tensor) or not isinstance(features, Tensor):
-            raise UserError(f"The model's forward gives {_describe(output)}, from which no features follow.", _HINT)
+            raise UserError(f"The model's forward returns {_describe(output)}, which has no features.", _HINT)
         return logits.float(), features.flatten(1).float()
 
     def logits_only(self) -> nn.Module:

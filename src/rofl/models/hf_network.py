@@ -191,7 +191,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}).", _HINT) from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} is no configuration.", _HINT)
+        raise UserError(f"{path} is not a configuration.", _HINT)
     return content
 
 

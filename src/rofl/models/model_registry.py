@@ -156,7 +156,7 @@ def build(
     with seeded(seed):
         module = factory(*arguments)
         if not isinstance(module, nn.Module):
-            raise UserError(f"The model {name} gives a {type(module).__name__}.", "a factory of torch.nn.Module")
+            raise UserError(f"The model {name} returns a {type(module).__name__}.", "a factory of torch.nn.Module")
         return adapt(module, shape, classes)
 
 

@@ -75,7 +75,7 @@ def _read_tensors(path: Path) -> Tensors:
             f"{path} is not a file of weights that can be read safely ({type(error).__name__}).", _HINT
         ) from error
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise UserError(f"{path} holds something else than named weights.", _HINT)
+        raise UserError(f"{path} does not contain named weights.", _HINT)
     return dict(tensors)
 
 

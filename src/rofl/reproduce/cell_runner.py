@@ -146,7 +146,7 @@ def _run_queued(cells: _Queue) -> None:
         request = {"folder": str(path), "workers": cells.workers, "data_dir": data_dir}
         problem = _request(process, json.dumps(request))
         if problem is None and not cells.stopped:
-            cells.problems[path] = "its process died; run it again to go on"
+            cells.problems[path] = "its process died; run it again to continue"
             _end_worker(process)
             process = _start_worker(cells)
         elif problem:

@@ -25,7 +25,7 @@ def devices() -> list[torch.device]:
     chosen = [device for device in [CPU, *accelerators] if wanted in (device.type, str(device))]
     if not chosen:
         names = ", ".join(map(str, [CPU, *accelerators]))
-        raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or none")
+        raise UserError(f"ROFL_DEVICE is {wanted!r}, and there is no such device here.", f"one of {names}, or unset it")
     return chosen
 
 

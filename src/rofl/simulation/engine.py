@@ -143,7 +143,7 @@ def parse_predictions(results: Iterable[bytes]) -> Predictions:
         groups, fields = deserialize(result)
         if "error" in fields:
             raise UserError(
-                f"The model's predictions could not be made ({fields['error']}).", "rofl resume, once mended"
+                f"The model could not make predictions ({fields['error']}).", "fix the cause, then rofl resume"
             )
         parts.append(groups["prediction"])
     return torch.cat([part["logits"] for part in parts]), torch.cat([part["features"] for part in parts])

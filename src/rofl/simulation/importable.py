@@ -29,4 +29,4 @@ def check_importable(*objects: object) -> None:
     try:
         _Checker(io.BytesIO()).dump(objects)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UserError(f"Worker processes cannot be sent what the run needs ({error}).", _HINT) from error
+        raise UserError(f"The run cannot be sent to worker processes ({error}).", _HINT) from error

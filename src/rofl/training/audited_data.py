@@ -118,7 +118,7 @@ def load_audited(
     """
     images = user.load_for_audit(spec.source, classes, encoder, progress)
     if spec.fingerprint not in ("", images.fingerprint):
-        raise UserError(f"The data in {spec.path} is not what it was when it was judged.", "rofl audit it again")
+        raise UserError(f"The data in {spec.path} has changed since it was audited.", "rofl audit it again")
     owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
     spec = spec.model_copy(update={"fingerprint": images.fingerprint})
     clients = images.clients or (spec.title,)

@@ -99,7 +99,7 @@ class CheckpointFiles:
         """
         last = self.read()
         if last is None:
-            raise UserError(f"{self.path} has no checkpoint, so that its model is lost.", "run it again")
+            raise UserError(f"{self.path} has no checkpoint, so its model is lost.", "run it again")
         saved = last.server_state.evaluated()
         if summary.selected_round not in (None, last.index):
             saved = self.read_best(summary.selected_round).server_state.evaluated()

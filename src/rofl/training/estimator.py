@@ -228,7 +228,7 @@ def _list_rows(frame: Any, numbers: np.ndarray, classes: Sequence[str], owners: 
     columns = frame_columns(frame)
     reserved = [name for name in columns if name in SPECIAL]
     if reserved:
-        raise ValueError(f"X has a column called {reserved[0]!r}, which is no column to learn from: rename it.")
+        raise ValueError(f"X has a column called {reserved[0]!r}, which is a reserved name: rename it.")
     labels = [classes[number] for number in numbers.tolist()]
     clients: Sequence[str | None] = owners or [None] * len(labels)
     rows = zip(labels, clients, zip(*columns.values(), strict=True), strict=True)

@@ -122,7 +122,7 @@ class Rollback:
             return [self._stop_listening(record.round)]
         if not self._candidates or len(left) <= self._least:
             whoever = "whichever site was left out" if tried else "and there are too few sites to leave one out"
-            self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
+            self.stop_reason = f"{self.bad} rounds in a row were bad, {whoever}; the last one: {self._reason}."
             return []
         return [self._try(record.round)]
 

@@ -106,7 +106,7 @@ class RunMonitor:
     def _no_update(self, record: RoundRecord) -> GuardEvent | None:
         if not record.nobody_left or not self._first("no update"):
             return None
-        message = f"In round {record.round} no client's update could be used; the model stayed as it was."
+        message = f"In round {record.round} no client's update could be used; the model did not change."
         return GuardEvent(sign="no update", round=record.round, message=message)
 
     def _lost_confidence(self, record: RoundRecord) -> GuardEvent | None:
@@ -173,7 +173,7 @@ class RunMonitor:
         elif self.cautious_from is not None:
             done = f"It learns from the labels as given since round {self.cautious_from}."
         else:
-            done = "The run goes on as it is."
+            done = "The run continues unchanged."
         message = f"{message} {done}"
         return GuardEvent(sign=sign, round=index, message=message, classes=list(classes), acted=acts)
 

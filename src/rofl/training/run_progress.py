@@ -107,7 +107,7 @@ class RunProgress:
             command = "rofl serve --resume" if self.folder.is_served else "rofl resume"
             raise UserError(
                 f"In the last round, {index}, no client's update could be used: {reason}.",
-                f"{command} {self.folder.path}, once that is mended",
+                f"{command} {self.folder.path}, after fixing that",
             )
         due = index % experiment.evaluate_every == 0 or index > experiment.rounds - LAST_ROUNDS or is_last
         server_state = result.server_state

@@ -46,7 +46,7 @@ def test_a_frame_with_paths_has_images(tmp_path: Path) -> None:
     frame = pd.DataFrame({"path": map(str, paths), "label": [path.parent.name for path in paths]})
     found = rofl.as_dataset(frame.assign(client=[path.parent.parent.name for path in paths]))
     assert (found.shape, found.classes, found.clients) == ((1, 8, 8), ("cat", "dog", "ox"), ("site 2", "site 10"))
-    with pytest.raises(UserError, match="names an image that is not there: nowhere"):
+    with pytest.raises(UserError, match="names an image that does not exist: nowhere"):
         rofl.as_dataset(pd.DataFrame({"path": ["nowhere"], "label": ["x"]}))
     with pytest.raises(UserError, match="has no column 'label'"):
         rofl.as_dataset(pd.DataFrame({"weight": [1, 2]}))

@@ -47,7 +47,7 @@ def list_frame(frame: Any) -> Listing:
     paths = [Path(name).expanduser() for name in c.required_column(_FRAME, columns, "path")]
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:
-        raise UserError(f"The data frame names an image that is not there: {missing}.", "paths of image files")
+        raise UserError(f"The data frame names an image that does not exist: {missing}.", "paths of image files")
     rows = zip(
         columns.get("id") or [str(row) for row in range(len(paths))],
         c.required_column(_FRAME, columns, "label"),

@@ -68,7 +68,7 @@ def _inputs(sample: Any, row: int) -> Any:
             return found
     elif isinstance(sample, Sequence) and 2 <= len(sample) <= 3:
         return sample[0]
-    raise UserError(f"Sample {row} is a {type(sample).__name__}, from which no image and label follow.", _HINT)
+    raise UserError(f"Sample {row} is a {type(sample).__name__}, not an image with a label.", _HINT)
 
 
 def _content(inputs: Any, row: int) -> Content:

@@ -112,6 +112,6 @@ def _lines(path: Path) -> list[str]:
 def _get(folder: Path) -> str:
     """Return the hint on how to get the data set."""
     return (
-        f"ask its authors for it (https://github.com/Cysu/noisy_label), for nobody else may hand it out, and unpack "
+        f"ask its authors for it (https://github.com/Cysu/noisy_label), who alone may distribute it, and unpack "
         f"images and annotations in {folder}"
     )

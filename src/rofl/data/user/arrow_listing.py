@@ -149,7 +149,7 @@ def _image(cell: Any, name: str, split: ArrowSplit) -> Content:
     if isinstance(cell, Mapping) and cell.get("path"):
         path = (split.folder or Path()) / str(cell["path"])
         if split.folder is not None and not path.resolve().is_relative_to(split.folder.resolve()):
-            raise UserError(f"The image of the sample {name} leads out of {split.folder}.", "images with their bytes")
+            raise UserError(f"The image of the sample {name} is outside {split.folder}.", "images with their bytes")
         return path
     raise UserError(f"The sample {name} has no image.", "leave it out")
 

@@ -86,7 +86,7 @@ def _list_images(root: Path) -> list[tuple[str, ...]]:
     try:
         return sorted(_find_images(root))
     except OSError as error:
-        raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
+        raise UserError(f"{error.filename or root} cannot be opened ({error.strerror}).") from error
 
 
 def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
@@ -101,7 +101,7 @@ def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
     if 1 in depths:
         raise UserError(f"The image {depths[1]} in {root} is in no class folder.", _SHAPES)
     if max(depths) > 3:
-        raise UserError(f"The image {depths[max(depths)]} in {root} lies too deep.", _SHAPES)
+        raise UserError(f"The image {depths[max(depths)]} in {root} is nested too deeply.", _SHAPES)
     if len(depths) > 1:
         raise UserError(
             f"Images lie at two depths in {root}: {depths[2]}, but {depths[3]}.", f"one of {_SHAPES}, not both"

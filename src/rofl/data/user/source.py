@@ -82,6 +82,6 @@ def _list_path(path: Path) -> Listing:
     if suffix == ".npz":
         return npz.read_npz(path)
     if suffix not in columns.SUFFIXES:
-        raise UserError(f"{path} is none of the forms that are known.", _FORMS)
+        raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
     return manifest.read_manifest(path, cells) if "path" in cells else table.read_table(path, cells)

@@ -33,7 +33,7 @@ def list_unlabelled(path: Path) -> Listing:
             [Sample(str(row), _NO_LABEL, None, False, image) for row, image in enumerate(npz.read_npz_images(path))]
         )
     if suffix not in columns.SUFFIXES:
-        raise UserError(f"{path} is none of the forms that are known.", _FORMS)
+        raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
     rows = len(next(iter(cells.values())))
     kept = {name: column for name, column in cells.items() if name not in ("label", "client", "part")}

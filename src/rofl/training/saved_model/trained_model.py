@@ -88,7 +88,7 @@ class TrainedModel:
         if isinstance(form, TextPreprocessing):
             return read_raw_texts(inputs, form).flatten(1).long()
         if not isinstance(form, TablePreprocessing):
-            raise UserError("A model of images takes pixels, and has no codes.", "model.module(pixels)")
+            raise UserError("An image model takes pixels and has no codes.", "model.module(pixels)")
         return read_codes(inputs, form)
 
     def logits(self, inputs: Any, progress: OnPredicted | None = None) -> tuple[Tensor, Tensor]:
