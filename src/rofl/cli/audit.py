@@ -155,6 +155,8 @@ def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
         if decided_only:
             raise UserError("--decided-only needs --labels-out.", "--labels-out corrected.csv")
     elif labels_out.suffix.casefold() != ".csv":
-        raise UserError(f"Corrected labels are written as CSV, and {labels_out} does not end with .csv.", "corrected.csv")
+        raise UserError(
+            f"Corrected labels are written as CSV, and {labels_out} does not end with .csv.", "corrected.csv"
+        )
     elif labels_out.exists():
         raise UserError(f"{labels_out} already exists.", "another --labels-out")

@@ -54,7 +54,9 @@ def join_command(
         _write_policy(site.policy_path(config))
         return
     if insecure == (credentials is not None):
-        raise UserError("A site needs its credentials, unless all run on one machine.", "--credentials DIR, or --insecure")
+        raise UserError(
+            "A site needs its credentials, unless all run on one machine.", "--credentials DIR, or --insecure"
+        )
     from rofl.cli.progress import decoding_bar
     from rofl.cli.tables import print_run
     from rofl.report import write_report

@@ -68,8 +68,8 @@ def main() -> None:
     A UserError or an unusable disk or file ends with one sentence and exit code 2, Ctrl-C with exit code 130.
     """
     if "" not in sys.path and any(_IMPORTED.search(word) for word in sys.argv[1:]):
-        # --method my_methods:Mine finds my_methods.py in the current folder. A name that only a run folder or a file
-        # of settings has does not: these may have been made by somebody else, and lie beside such a file.
+        # --method my_methods:Mine finds my_methods.py in the current folder. A name from a run folder or a settings
+        # file does not: such files may come from someone else, together with a Python file.
         sys.path.append("")
     try:
         try:

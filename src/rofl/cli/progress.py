@@ -80,7 +80,7 @@ class ProgressListener:
             print_message(", ".join(parts))
 
     def _seconds_left(self, rounds: int) -> float:
-        """Return the time for the remaining rounds at the current pace; leaves out the first round once there are more."""
+        """Return the time for the remaining rounds at the current pace; without the first round if there are more."""
         now = time.monotonic()
         if self._rounds == 1:
             self._after_first = now

@@ -94,7 +94,7 @@ def _label_rows(run: Run) -> dict[str, str]:
 
 
 def _made_paths(folder: Path) -> dict[str, str]:
-    """Return what a run left for readers to open and to use, by name; only what is there."""
+    """Return the existing files of a run that users open, and the commands to use its model, by name."""
     pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
     made = {name: escape(str(path)) for name, path in pages.items() if path.exists()}
     if (folder / "model.json").is_file():
@@ -181,4 +181,4 @@ def privacy_text(privacy: PrivacyRecord) -> str:
     """Return epsilon and delta of a run, or the reason why there is no guarantee."""
     if privacy.epsilon is None:
         return "with noise; the coordinator knows epsilon" if privacy.noise else "clipped, and no guarantee"
-    return f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g} for clients, where nobody sees single votes"
+    return f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g} for clients, if only sums are visible"

@@ -117,7 +117,7 @@ def fewer_rounds(base: Experiment, rounds: int, names: Iterable[str]) -> Setting
     Args:
         base: The run.
         rounds: The new number of rounds.
-        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 or no number stays.
+        names: Hyper-parameters that count rounds, which are scaled; 0 and non-numbers are kept.
     """
     shrink = rounds / base.rounds
     found = {name: base.method.get(name) for name in names}

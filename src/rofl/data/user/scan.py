@@ -156,7 +156,8 @@ def _split(
     if unknown and trained:  # no model can predict them
         names = sorted({samples[row].label for row in unknown}, key=natural)
         notes.append(
-            f"Left out, since their class is not in the training part: {plural(len(unknown), 'test sample')} of {list_some(names)}."
+            f"Left out, since their class is not in the training part: {plural(len(unknown), 'test sample')} "
+            f"of {list_some(names)}."
         )
     test = [row for row in test if samples[row].label in trained]
     if not any(sample.test for sample in samples):
