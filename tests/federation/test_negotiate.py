@@ -171,7 +171,11 @@ SERVE = {
     "no host": (_nothing, "--init keys --site a --host a:1", "'a:1' is neither a host name nor an IP address."),
 }
 JOIN = {
-    "neither keys nor insecure": (_nothing, "--server a:1", "A site needs its credentials, unless all run on one machine."),
+    "neither keys nor insecure": (
+        _nothing,
+        "--server a:1",
+        "A site needs its credentials, unless all run on one machine.",
+    ),
     "both": (_keys, "--server a:1 --insecure --credentials keys/sites/north", "A site needs its credentials"),
     "no such keys": (_nothing, "--server a:1 --credentials nowhere", "There is no folder nowhere of credentials."),
     "the server's keys": (

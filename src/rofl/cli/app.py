@@ -120,6 +120,18 @@ def print_listing(about: dict[str, str], kind: str, as_json: bool) -> None:
     stdout.print(table)
 
 
+def rough_duration(seconds: float) -> str:
+    """Return an estimated time, rounded to one unit.
+
+    >>> [rough_duration(value) for value in (0.2, 8.25, 75, 640, 7260, 190_000)]
+    ['1 s', '8 s', '1 min', '11 min', '2 h', '2 days']
+    """
+    for size, unit, most in ((1, "s", 60), (60, "min", 90), (3600, "h", 36)):
+        if seconds < most * size:
+            return f"{max(1, round(seconds / size))} {unit}"
+    return f"{round(seconds / 86_400)} days"
+
+
 def summary_line(documented: object) -> str:
     """Return the first line of a docstring; "" if there is none."""
     return (documented.__doc__ or "").partition("\n")[0]

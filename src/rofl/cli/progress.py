@@ -11,11 +11,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rofl import tracking
-from rofl.cli.app import print_message, print_warning, stderr
+from rofl.cli.app import print_message, print_warning, rough_duration, stderr
 from rofl.config.schema import Experiment
 from rofl.data.user import Progress as OnDecoded
 from rofl.data.user.names import plural
-from rofl.report.formatting import rough_duration
 from rofl.training.loop import Listener
 from rofl.training.records import RoundRecord
 
@@ -147,8 +146,6 @@ def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
         rounds_before: Rounds that were finished when this process started.
         started: The start of this process, from `time.monotonic`.
     """
-    from rofl.report.formatting import rough_duration  # most commands do without
-
     done = now.rounds - rounds_before
     if done <= 0:
         return ""
@@ -158,8 +155,9 @@ def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
 
 def check_log(log: list[str] | None) -> None:
     """Refuse trackers that cannot be used, before any work; print where the other trackers store runs."""
-    for line in tracking.check_trackers(log or []):
-        print_message(line)
+    if log:
+        for line in tracking.check_trackers(log):
+            print_message(line)
 
 
 @contextmanager
@@ -175,7 +173,23 @@ def follow_run(
         log: The names of trackers.
     """
     progress.begin(experiment)
-    with tracking.follow(log or [], folder, print_warning) as tracked:
+    with shown_and_tracked(progress, folder, log) as listener:
+        yield listener
+
+
+@contextmanager
+def shown_and_tracked(progress: ProgressListener, folder: Path, log: list[str] | None) -> Iterator[Listener]:
+    """Yield a listener that shows the rounds of a run and passes them to its trackers.
+
+    Args:
+        progress: Shows the run on the terminal.
+        folder: The run folder.
+        log: The names of trackers.
+    """
+    if not log:
+        yield progress
+        return
+    with tracking.follow(log, folder, print_warning) as tracked:
 
         def listener(experiment: Experiment, record: RoundRecord) -> None:
             progress(experiment, record)

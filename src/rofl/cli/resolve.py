@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rofl.cli.app import print_message
+from rofl.cli.app import print_message, rough_duration
 from rofl.cli.progress import decoding_bar
 from rofl.config import presets
 from rofl.config.overrides import apply_overrides, notices, parse_override, read_toml
@@ -16,7 +16,6 @@ from rofl.data import Dataset, user
 from rofl.data.label_csv import read_label_columns
 from rofl.data.user.names import plural
 from rofl.errors import UserError
-from rofl.report.formatting import rough_duration
 from rofl.training.time_estimate import PUBLISHED, DataSize, estimate_seconds
 
 

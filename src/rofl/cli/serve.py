@@ -13,9 +13,7 @@ from rofl.cli.options import DataDir, Dp, Insecure, Json, Log, MethodName, Out, 
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.config.schema import Experiment
     from rofl.federation.coordinator import ServeCallbacks
-    from rofl.training.records import RoundRecord
 
 _PORT = 9443
 
@@ -143,9 +141,7 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
         log: The names of trackers.
         port: The port of the live view; None for no such view.
     """
-    from rofl import tracking
-    from rofl.cli.app import print_warning
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import ProgressListener, shown_and_tracked
     from rofl.cli.watch import dashboard
     from rofl.federation.coordinator import ServeCallbacks
 
@@ -153,12 +149,7 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
         if port is not None:
             stack.enter_context(dashboard(folder, port))
         progress = stack.enter_context(ProgressListener())
-        tracked = stack.enter_context(tracking.follow(log or [], folder, print_warning))
-
-        def listener(experiment: "Experiment", record: "RoundRecord") -> None:
-            progress(experiment, record)
-            tracked(experiment, record)
-
+        listener = stack.enter_context(shown_and_tracked(progress, folder, log))
         yield ServeCallbacks(print_message, progress.begin, listener)
 
 

@@ -173,9 +173,6 @@ class Experiment(Spec):
             noise_key: a secret from which the noise of differential privacy is derived; empty to use the seed. Each
                 client of a real federation has its own: anyone who can reproduce the noise can subtract it.
         """
-        method = _build_method(self.method_name, self.method)
-        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
-        method = method.with_clients(self.clients)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
             postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, noise_key))
@@ -187,7 +184,9 @@ class Experiment(Spec):
         if self.transport == "fixed":
             postprocessors.append(FixedPoint(self.cohort))
         postprocessors += self.server.postprocessors(self.rounds)
-        return with_postprocessors(method, postprocessors)
+        method = _build_method(self.method_name, self.method)
+        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
+        return with_postprocessors(method.with_clients(self.clients), postprocessors)
 
     @property
     def method_name(self) -> str:

@@ -3,11 +3,18 @@
 Published sets that are streamed from disk (`rofl.data.image_store`) and user data (`rofl.data.user`) are both decoded
 here, so the same file gives the same pixels in both. This module imports PIL: workers whose images lie in memory must
 not import it.
+
+Files are untrusted. One of a few kilobytes can declare an image of gigabytes, and an unusual format can start another
+program or an old decoder; both are refused from the header, before decoding.
 """
 
 import errno
 import hashlib
+import io
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,15 +22,24 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from rofl.data.dicom import UnsupportedImageError, dicom_header, is_dicom
-from rofl.data.image_limits import MAX_FILE_BYTES, ImageTooLargeError, open_encoded
+from rofl.data.dicom import UnsupportedImageError, dicom_header, is_dicom, read_dicom
 from rofl.data.pixel_types import highest_8_bits
 from rofl.data.regular_file import read_regular
 
+MAX_PIXELS = 64_000_000  # declared pixels of one image; 8000 x 8000
+_MAX_FILE_BYTES = 2**28  # of one encoded image
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # PIL knows forty more, some of which run programs
+_LARGE = 4_000_000  # pixels; images above are decoded one at a time, so that threads do not multiply their memory
+_one_at_a_time = threading.Lock()
 _MODES = {1: "L", 3: "RGB"}  # PIL's mode for a number of channels
 _GREY_MODES = frozenset(("1", "L", "LA", "La", "I", "F"))  # and I;16 in its spellings
 _ALPHA_MODES = frozenset(("LA", "La", "PA", "RGBa", "RGBA"))
 _ARRAY_MODES = ("L", "LA", "RGB", "RGBA")  # of arrays with 1, 2, 3 and 4 channels
+
+
+class ImageTooLargeError(Exception):
+    """An image declares more pixels than are decoded."""
+
 
 _REASONS: dict[type[Exception], str] = {
     ImageTooLargeError: "too large",
@@ -73,7 +89,7 @@ def inspect_image(image: Path | np.ndarray | bytes) -> ImageInfo:
 @lru_cache(maxsize=1_000_000)  # cached for scan, load and report; a changed file has another size or time
 def _inspect_file(path: str, size: int, modified_ns: int) -> ImageInfo:
     try:
-        return _inspect_bytes(read_regular(path, MAX_FILE_BYTES))
+        return _inspect_bytes(read_regular(path, _MAX_FILE_BYTES))
     except OSError as error:
         return ImageInfo("", error=describe_error(error))
 
@@ -83,7 +99,7 @@ def _inspect_bytes(raw: bytes) -> ImageInfo:
     try:
         if is_dicom(raw):
             return ImageInfo(digest, *dicom_header(raw))
-        with open_encoded(raw) as image:
+        with _open_encoded(raw) as image:
             return ImageInfo(digest, image.size, image.mode)
     except Exception as error:  # PIL passes on any error of its decoders: OSError, SyntaxError, struct.error, ...
         return ImageInfo(digest, error=describe_error(error))
@@ -128,7 +144,7 @@ def decode_image(
     """
     height, width = (side, side) if isinstance(side, int) else side
     if isinstance(image, Path | bytes):
-        with open_encoded(_content(image)) as opened:
+        with _open_encoded(_content(image)) as opened:
             opened.draft(_MODES[channels], (width, height))  # a JPEG is decoded at 1/2, 1/4 or 1/8 of its size
             return _resize(ImageOps.exif_transpose(opened), height, width, channels)
     if isinstance(image, Image.Image):
@@ -143,7 +159,7 @@ def open_picture(image: Path | bytes | np.ndarray) -> Image.Image:
         Exception: any error of PIL's decoders for a damaged file; `describe_error` turns it into words.
     """
     if isinstance(image, Path | bytes):
-        with open_encoded(_content(image)) as opened:
+        with _open_encoded(_content(image)) as opened:
             plain = _without_alpha(ImageOps.exif_transpose(opened))
     else:
         plain = _without_alpha(_from_array(image))
@@ -161,7 +177,7 @@ def is_grey(image: Path | bytes | np.ndarray, side: int) -> bool:
 
 def _content(image: Path | bytes) -> bytes:
     """Return the content of an image file."""
-    return image if isinstance(image, bytes) else read_regular(image, MAX_FILE_BYTES)
+    return image if isinstance(image, bytes) else read_regular(image, _MAX_FILE_BYTES)
 
 
 def _resize(image: Image.Image, height: int, width: int, channels: int) -> np.ndarray:
@@ -196,3 +212,32 @@ def _to_uint8(values: np.ndarray) -> np.ndarray:
         scaled: np.ndarray = finite * (255 if finite.max(initial=0) <= 1 else 1)
         return scaled.clip(0, 255).astype(np.uint8)
     return highest_8_bits(values)
+
+
+@contextmanager
+def _open_encoded(raw: bytes) -> Iterator[Image.Image]:
+    """Open an encoded image; its pixels are decoded lazily, inside the block.
+
+    Args:
+        raw: the content of the file.
+
+    Raises:
+        ImageTooLargeError: its header declares more than `MAX_PIXELS`.
+        Exception: any error of PIL's decoders for another format or a damaged file.
+    """
+    if is_dicom(raw):
+        size, _ = dicom_header(raw)
+        _check_size(size)
+        with _one_at_a_time if size[0] * size[1] > _LARGE else nullcontext():
+            yield read_dicom(raw)
+        return
+    with Image.open(io.BytesIO(raw), formats=_FORMATS) as image:
+        _check_size(image.size)
+        pixels = image.width * image.height
+        with _one_at_a_time if pixels > _LARGE else nullcontext():
+            yield image
+
+
+def _check_size(size: tuple[int, int]) -> None:
+    if size[0] * size[1] > MAX_PIXELS:
+        raise ImageTooLargeError(f"{size[0]} x {size[1]} pixels")

@@ -76,7 +76,7 @@ class Leaderboard:
 
     @property
     def finished(self) -> int:
-        """How many runs are finished."""
+        """The number of finished runs."""
         return sum(len(cell.values) for cell in self.by_steps.cells)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
-from rofl.config.presets.starts import federated_starts
+from rofl.config.presets.preset_settings import federated_starts
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell

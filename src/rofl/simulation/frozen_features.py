@@ -35,7 +35,7 @@ class ClientInputs:
 
 
 def frozen_inputs(inputs: ClientInputs, groups: Sequence[Tensor], method: Method, workers: int) -> ClientInputs:
-    """Return features in place of images if the network is frozen; else the inputs as they are.
+    """Return the features of a frozen network in place of images, and its last layer in place of the network.
 
     Each client's samples are predicted separately, in the chunks of a run, so the bits are the same at a site and for
     any number of workers. There is no augmentation.
@@ -47,8 +47,6 @@ def frozen_inputs(inputs: ClientInputs, groups: Sequence[Tensor], method: Method
         workers: worker processes; 0 for the calling process.
     """
     network = inputs.network
-    if not network.freeze:
-        return inputs
     net = network.build_base()
     count, rows = len(inputs.train), torch.cat([torch.empty(0, dtype=torch.long), *groups])
     left = torch.ones(count, dtype=torch.bool)

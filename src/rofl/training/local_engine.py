@@ -43,8 +43,9 @@ def start_simulation(
     """
     images, method = federated.images, experiment.build_method()
     workers = default_workers() if workers is None else workers
-    whole = ClientInputs(images.train, images.test, images.transform, network)
-    inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers)
+    inputs = ClientInputs(images.train, images.test, images.transform, network)
+    if network.freeze:
+        inputs = frozen_inputs(inputs, [rows for _, rows in federated.client_views], method, workers)
     pool = WorkerPool(
         workers,
         ClientConfig(method, inputs.network, inputs.transform, experiment.seed),

@@ -34,7 +34,9 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
     if experiment.privacy.noise:
         epsilon(1, 1.0, experiment.privacy.delta)  # report a missing accountant now, not after the last round
     fresh = Checkpoint(0, experiment.build_method().init(network.build()), {})
-    start = folder.checkpoints.read() or fresh
+    start = folder.checkpoints.read()
+    if start is None:
+        return fresh
     saved, expected = start.server_state, fresh.server_state
     problem = check_like(flatten_state(saved), flatten_state(expected)) or check_like(saved.kept, expected.kept)
     if problem:

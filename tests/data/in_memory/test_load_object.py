@@ -106,7 +106,7 @@ def test_samples_that_are_not_understood_are_refused() -> None:
         ([(image, 0), ("a text", 1)], "do not mix"),
         ([(image, 0.5)], "the label 0.5"),
         ([(image, None)], "has no label"),
-        ([image], "from which no image and label follow"),
+        ([image], "not an image with a label"),
         ([(torch.full((1, 8, 8), -2.0), 0)], "Pixels lie between -2"),
         ([(np.zeros((2, 3, 4, 5)), 0)], "the shape"),
     ):
@@ -181,5 +181,5 @@ def test_an_image_of_a_folder_may_not_lie_elsewhere(tmp_path: Path) -> None:
         writer.write_table(rows)
     (tmp_path / "saved" / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
     (tmp_path / "saved" / "dataset_info.json").write_text('{"features": {"image": {"_type": "Image"}, "label": {}}}')
-    with pytest.raises(UserError, match="leads out of"):
+    with pytest.raises(UserError, match="is outside"):
         load_user_data(UserSource(str(tmp_path / "saved")))

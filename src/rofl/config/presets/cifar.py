@@ -3,8 +3,7 @@
 docs/decisions/0016-cifar10-on-two-cores.md records the alternatives.
 """
 
-from rofl.config.presets.preset_settings import Preset
-from rofl.config.presets.starts import self_labels
+from rofl.config.presets.preset_settings import Preset, self_labels
 from rofl.core.settings import Settings
 
 _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0

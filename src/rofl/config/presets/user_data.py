@@ -8,9 +8,8 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets.effort import FROZEN_SIDE, Effort, frozen_pixels, pixel_budget, run_size
-from rofl.config.presets.preset_settings import Preset
+from rofl.config.presets.preset_settings import Preset, self_labels
 from rofl.config.presets.quick import SELF_LABELS
-from rofl.config.presets.starts import self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset
@@ -77,10 +76,12 @@ def choose_for_data(
     dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
     dotted |= tokenizer_setting(apply_overrides(base, dotted))
     given = apply_overrides(base, dotted)
+    frozen = _is_frozen(given)
+    most_pixels = frozen_pixels(effort) if frozen else pixel_budget(effort)
     spec = parse_experiment({"data": given["data"]}).data
-    source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
-    if _is_frozen(given):
-        source = replace(source, most_pixels=frozen_pixels(effort), most_side=FROZEN_SIDE)
+    source = replace(spec.source, fingerprint="", most_pixels=most_pixels)
+    if frozen:
+        source = replace(source, most_side=FROZEN_SIDE)
     images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
     chosen = _choose(images, given, spec.title, effort)

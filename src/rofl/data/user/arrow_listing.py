@@ -46,11 +46,6 @@ def is_hf_dataset(source: object) -> bool:
     return hasattr(one, "features") and hasattr(one, "column_names") and hasattr(one, "with_format")
 
 
-def is_hf_folder(path: Path) -> bool:
-    """Return whether a folder was written by `save_to_disk`."""
-    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
-
-
 def list_hf_dataset(source: Any) -> Listing:
     """Return the samples of a data set or of its splits `train` and `test`."""
     splits = dict(source) if isinstance(source, Mapping) else {_TRAIN: source}
