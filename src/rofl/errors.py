@@ -9,7 +9,7 @@ _MOST_LISTED = 30  # names
 
 
 class UserError(Exception):
-    """A mistake in the input, in one sentence, with the next thing to try. Never shown with a traceback."""
+    """An error that the user can fix: one sentence, and a hint what to try. Shown without a traceback."""
 
     def __init__(self, sentence: str, hint: str = "") -> None:
         self.sentence, self.hint = one_line(sentence), one_line(hint)
@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 class Interrupted(Exception):
-    """The run was stopped by the user; its checkpoint is written."""
+    """The user stopped the run; its checkpoint is saved."""
 
     def __init__(self, index: int, folder: Path) -> None:
         self.index, self.folder = index, folder
@@ -25,9 +25,9 @@ class Interrupted(Exception):
 
 
 def one_line(text: str) -> str:
-    r"""Return text that is safe to print: of bounded length, with control characters in Python's spelling.
+    r"""Return text that is safe to print: truncated, with control characters escaped.
 
-    Names of files, columns and classes come from elsewhere, and a terminal obeys some characters.
+    Names of files, columns and classes are untrusted, and a terminal executes some control characters.
 
     >>> one_line("cat\x1b[2J")
     'cat\\x1b[2J'
@@ -37,13 +37,13 @@ def one_line(text: str) -> str:
 
 
 def unknown(what: str, name: str, names: Iterable[str], where: str = "") -> UserError:
-    """Return the error of an unknown name, which suggests the nearest right one.
+    """Return the error for an unknown name, with the nearest known name as a hint.
 
     Args:
-        what: what the name stands for, such as "preset".
-        name: the name that is unknown.
-        names: all that are known; many are not listed.
-        where: where they are listed, for names that are many.
+        what: the kind of name, such as "preset".
+        name: the unknown name.
+        names: all known names; a long list is not printed.
+        where: the command or page that lists them, for a long list.
 
     >>> str(unknown("preset", "digit", ["digits", "mnist"]))
     "There is no preset 'digit'. Try: 'digits' (there are: digits, mnist)"

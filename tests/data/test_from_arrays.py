@@ -127,7 +127,7 @@ MISTAKES = {
     "shape": ((PIXELS[:, :, :, :2], LABELS), {}, "Images have the shape (20, 9, 8, 2).", "(N, H, W)"),
     "one row": ((np.zeros(5), [0] * 5), {}, "Images have the shape (5,).", "(N, H, W)"),
     "none": ((GREY[:0], []), {}, "Images have the shape (0, 9, 8).", "(N, H, W)"),
-    "ragged": (([[1.0], [1.0, 2.0]], [0, 1]), {}, "Images are no array", "(N, H, W)"),
+    "ragged": (([[1.0], [1.0, 2.0]], [0, 1]), {}, "Images are not an array", "(N, H, W)"),
     "nan": ((np.full((4, 2), np.nan), [0, 1] * 2), {}, "numbers that are missing or not finite", "fill"),
     "few labels": ((GREY, LABELS[:5]), {}, "Labels have the shape (5,), and there are 20 images.", ""),
     "soft labels": ((GREY, LABELS / 4), {}, "Labels are float64.", "whole numbers or texts"),

@@ -131,7 +131,7 @@ def test_samples_of_one_name_cannot_be_told_apart(file: Any) -> None:
         (label_csv.read_labels, "sample,label\na,dog\n"),
         (label_csv.read_decisions, "sample,given,decision\na,cat,right\n"),
     ):
-        with pytest.raises(UserError, match=r"Several samples are called 'b', so that .* cannot tell them apart"):
+        with pytest.raises(UserError, match=r"Several samples are called 'b', so .* is ambiguous"):
             reader(file(text), samples, CLASSES, GIVEN)
 
 

@@ -34,7 +34,7 @@ def test_a_path_is_itself(tmp_path, monkeypatch):
 
 
 def test_a_path_without_a_file_is_told(tmp_path):
-    with pytest.raises(UserError, match="There is no file of weights") as caught:
+    with pytest.raises(UserError, match="There is no weight file") as caught:
         weights_file(str(tmp_path / "absent.pth"))
     assert "imagenet" in caught.value.hint
 

@@ -143,7 +143,7 @@ def test_a_mat_file_that_holds_something_else_is_refused(labels, changes, tmp_pa
 def test_a_file_that_is_no_mat_file_is_refused(raw: bytes, tmp_path: Path) -> None:
     write_svhn(tmp_path / "svhn", [1])
     (tmp_path / "svhn" / "test_32x32.mat").write_bytes(raw)
-    assert "is no MATLAB file with X and y" in refused("svhn", tmp_path).sentence
+    assert "is not a MATLAB file with X and y" in refused("svhn", tmp_path).sentence
 
 
 # --- CIFAR-100 ---

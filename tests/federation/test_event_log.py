@@ -130,7 +130,7 @@ def test_the_command_prints_it_and_finds_what_was_changed(path: Path) -> None:
     done = rofl("federation", "log", LOG_FILE, cwd=path.parent)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("kind=train") == 4
-    assert "4 entries; the chain is whole" in " ".join(done.stderr.split())
+    assert "4 entries; the chain is intact" in " ".join(done.stderr.split())
     path.write_text(path.read_text().replace('"round":2', '"round":7'))
     changed = rofl("federation", "log", ".", "--json", cwd=path.parent)
     assert changed.returncode == 2

@@ -158,7 +158,7 @@ SERVE = {
     "no such keys": (_nothing, "--credentials nowhere", "There is no folder nowhere of credentials."),
     "a site's keys": (_keys, "--credentials keys/sites/north", "keys/sites/north has a site's credentials"),
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
-    "how many": (_nothing, "--insecure", "The number of sites is not given."),
+    "how many": (_nothing, "--insecure", "The number of sites is missing."),
     "in the way": (_local_run, "--insecure --clients 2 --out run", "run exists and is not an empty folder."),
     "local run": (_local_run, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
     "no run": (_nothing, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
@@ -171,7 +171,11 @@ SERVE = {
     "no host": (_nothing, "--init keys --site a --host a:1", "'a:1' is neither a host name nor an IP address."),
 }
 JOIN = {
-    "neither keys nor insecure": (_nothing, "--server a:1", "A site needs its credentials, or all are on one machine."),
+    "neither keys nor insecure": (
+        _nothing,
+        "--server a:1",
+        "A site needs its credentials, unless all run on one machine.",
+    ),
     "both": (_keys, "--server a:1 --insecure --credentials keys/sites/north", "A site needs its credentials"),
     "no such keys": (_nothing, "--server a:1 --credentials nowhere", "There is no folder nowhere of credentials."),
     "the server's keys": (

@@ -79,7 +79,7 @@ def test_a_site_with_other_weights_refuses(weights: str, tmp_path: Path) -> None
     with pytest.raises(UserError, match="fixed weights here are not those that the run was started with"):
         PartitionedData(data_dir=other).client(RoundRequest(chosen.toml()), context())
     small.unlink()
-    with pytest.raises(UserError, match=r"There is no file of weights small\.safetensors"):
+    with pytest.raises(UserError, match=r"There is no weight file small\.safetensors"):
         PartitionedData(data_dir=other).client(RoundRequest(chosen.toml()), context())
 
 

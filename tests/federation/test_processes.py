@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people
     sites["one"].wait_for("Round 2")
     serves["one"].interrupt()
     assert serves["one"].code() == 130
-    assert "Go on with: rofl serve --resume one" in " ".join(serves["one"].said().split())
+    assert "Continue with: rofl serve --resume one" in " ".join(serves["one"].said().split())
     assert len(people.history("one")) == 1
     assert [serves["two"].code(), sites["two"].code()] == [0, 0]
     digest = local_digest(tmp_path, clients=1, cohort=1, rounds=2)

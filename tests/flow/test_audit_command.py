@@ -206,7 +206,7 @@ UNFIT: dict[str, tuple[Callable[[Path], object], str]] = {
     "damaged summary": (lambda run: (run / "summary.json").write_text("{"), "run/summary.json is damaged"),
     "no checkpoint": (
         lambda run: (run / "checkpoint.safetensors").unlink(),
-        "run has no checkpoint, so that its model",
+        "run has no checkpoint, so its model",
     ),
     "damaged checkpoint": (lambda run: (run / "checkpoint.safetensors").write_bytes(b"no"), "safetensors is damaged"),
     "damaged settings": (lambda run: (run / "config.toml").write_text("rounds = "), "cannot be read as TOML"),

@@ -244,7 +244,7 @@ def test_a_run_folder_names_no_function_that_was_not_meant_as_a_data_set(tmp_pat
     (tmp_path / "data" / name).chmod(0o755)
     done = rofl("resume", "run", "--data-dir", "data", cwd=tmp_path)
     assert done.returncode == 2
-    assert f"the data set '{name}', which is none" in done.stderr
+    assert f"the data set '{name}', which is not one" in done.stderr
     assert not (tmp_path / "it-ran").exists()
 
 

@@ -136,7 +136,7 @@ def test_a_misspelt_command_is_suggested_once(folder: Path) -> None:
 def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> None:
     done = rofl("resume", "run", cwd=folder)
     assert done.returncode == 0
-    assert done.stderr == "The run in run is finished already: nothing is trained, its page is written again.\n"
+    assert done.stderr == "The run in run is already finished: nothing is trained, and its page is written again.\n"
     assert "test accuracy" in done.stdout
     assert "│ run/report.html" in done.stdout
     assert "│ run/suspects" in done.stdout

@@ -122,7 +122,7 @@ def test_a_grid_without_its_data_is_one_sentence_and_an_exit_code(tmp_path) -> N
     done = rofl(*words, cwd=tmp_path)
     assert done.returncode == 2
     said = " ".join(done.stderr.split())
-    assert "error: Not everything ran: COVIDx is not in empty/covidx_mini." in said
+    assert "error: Some cells could not run: COVIDx is not in empty/covidx_mini." in said
     assert "Traceback" not in said
     (entry,) = json.loads(done.stdout)["covidx"]
     assert (entry["ours"], entry["seeds"], entry["paper"]) == (None, 0, 93.5)

@@ -18,8 +18,7 @@ import pytest
 from PIL import Image
 
 from rofl.data import regular_file
-from rofl.data.image_io import decode_image, inspect_image
-from rofl.data.image_limits import MAX_PIXELS
+from rofl.data.image_io import MAX_PIXELS, decode_image, inspect_image
 from rofl.data.regular_file import read_regular
 from rofl.data.user import UserSource, load_user_data, parquet_table
 from rofl.data.user.columns import MAX_COLUMNS, read_columns

@@ -166,7 +166,7 @@ def test_a_third_parameter_with_a_default_is_no_width(monkeypatch: pytest.Monkey
 
 
 def test_a_factory_of_something_else_is_refused() -> None:
-    with pytest.raises(UserError, match="gives a str"):
+    with pytest.raises(UserError, match="returns a str"):
         build(f"{PLUGIN}:no_module", SHAPE, CLASSES, 1.0, seed=0)
 
 

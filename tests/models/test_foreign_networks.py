@@ -92,7 +92,7 @@ def test_a_folder_of_hugging_face_gives_the_same_network_everywhere(tmp_path: Pa
     ("content", "words"),
     [
         (None, "nothing is downloaded"),
-        ("[]", "is no configuration"),
+        ("[]", "is not a configuration"),
         ("{", "cannot be read"),
         ("{}", "names no model_type"),
     ],

@@ -130,4 +130,4 @@ def test_another_kind_of_file_is_refused(tmp_path, suffix, content):
 @pytest.mark.parametrize("thing", [[torch.ones(2)], {"state_dict": {"conv1.weight": torch.ones(2)}}, torch.ones(2)])
 def test_tensors_without_names_are_refused(tmp_path, thing):
     torch.save(thing, tmp_path / "w.pth")
-    assert "holds something else than named weights" in refused(tmp_path / "w.pth").sentence
+    assert "does not contain named weights" in refused(tmp_path / "w.pth").sentence

@@ -123,7 +123,7 @@ def test_the_command_takes_a_site_or_the_server(runs, copied, command):
     assert command(folder, "--server") == (0, str(folder / "report-server.html"), "")
     assert set(data_of(page.read_text())["sample"]) <= {row.sample for row in rows if row.client == client}
     code, _, said = command(folder, "--site", client, "--server")
-    assert (code, "A page is for a site or for the server" in said) == (2, True)
+    assert (code, "--site and --server exclude each other" in said) == (2, True)
     code, _, said = command(folder, "--site", 7)
     assert (code, "There is no site '7'" in said) == (2, True)
 

@@ -72,7 +72,7 @@ def test_a_run_is_seen_to_go_on_stop_and_end(tmp_path: Path) -> None:
         assert watcher._look().sentence == "All rounds are done; the labels are being judged."
     stopped = watcher._look()
     assert (stopped.state, stopped.seconds_left) == ("stopped", None)
-    assert stopped.sentence == f"No program works on this run. Go on with: rofl resume {run_dir.path}"
+    assert stopped.sentence == f"No program works on this run. Continue with: rofl resume {run_dir.path}"
     finished = RunWatcher(make(tmp_path / "made").folder)._look()
     assert (finished.state, finished.round, finished.noise, finished.seconds) == ("finished", 2, 2 / 3, 1.0)
     assert [site.noise for site in finished.sites] == [1 / 3] * 3

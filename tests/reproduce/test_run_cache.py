@@ -139,7 +139,7 @@ def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: P
     thread.start()
     told = run_cells([endless, FEW[0]], cache, 1, workers=0)
     thread.join()
-    assert told == {cache.find(endless).path: "its process died; run it again to go on"}
+    assert told == {cache.find(endless).path: "its process died; run it again to continue"}
     assert outcome(cache.find(FEW[0]).path) == undisturbed(FEW[0])
     assert not workers_of(os.getpid())
 

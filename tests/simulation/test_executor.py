@@ -108,7 +108,7 @@ def test_a_network_starts_from_published_weights_and_a_seat_does_without_them(tm
     assert digest(net.extractor.state_dict()) == digest(other)
     assert digest(net.classifier.state_dict()) == digest(spec.build().classifier.state_dict())
     path.unlink()
-    with pytest.raises(UserError, match="There is no file of weights"):
+    with pytest.raises(UserError, match="There is no weight file"):
         started.build()
     method = toy.build("plain")
     pixels, labels = torch.zeros(24, 3, SIDE, SIDE, dtype=torch.uint8), torch.zeros(24, dtype=torch.long)

@@ -156,7 +156,7 @@ def test_a_run_stops_where_every_round_goes_wrong_whoever_is_left_out() -> None:
             break
     assert (index, rollback.stop_reason) == (
         5,
-        "5 rounds in a row went wrong, whichever site was left out; the last time: not finite.",
+        "5 rounds in a row were bad, whichever site was left out; the last one: not finite.",
     )
 
 
@@ -237,6 +237,6 @@ def test_a_run_that_cannot_be_saved_ends_with_a_sentence(tmp_path: Path, monkeyp
         return RoundResult(**{**vars(result), "problem": "nothing fits"})
 
     monkeypatch.setattr("rofl.simulation.engine.aggregate_round", never)
-    with pytest.raises(UserError, match=r"rounds in a row went wrong.* nothing fits"):
+    with pytest.raises(UserError, match=r"rounds in a row were bad.* nothing fits"):
         rofl.run(chosen, tmp_path / "run", workers=0)
     assert not RunDir(tmp_path / "run").is_finished()

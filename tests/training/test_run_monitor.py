@@ -71,7 +71,7 @@ def test_a_class_that_was_there_and_vanishes_is_told_once_by_name() -> None:
     assert (event.sign, event.round, event.classes, event.acted) == ("vanished class", 6, [1], False)
     assert event.message == (
         "In round 6 the model hardly ever predicts the class dog: 0 of 1000 predictions, against 50.0 % of the labels. "
-        "The run goes on as it is."
+        "The run continues unchanged."
     )
 
 

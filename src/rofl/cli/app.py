@@ -1,4 +1,4 @@
-"""The application that all commands belong to, the two consoles, and how commands print.
+"""The Typer application, the two consoles, and the functions that print.
 
 Progress and messages go to stderr; the result of a command goes to stdout.
 """
@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperGroup
 
 from rofl.errors import UserError, one_line
 
-# What users of other programs try as options; all settings are in docs/settings.md.
+# Options of other programs, and the settings for them; all settings are in docs/settings.md.
 SETTINGS_OF_OPTIONS = {
     "--batch": "method.batch",
     "--batch-size": "method.batch",
@@ -36,7 +36,7 @@ SETTINGS_OF_OPTIONS = {
 
 
 class _Group(TyperGroup):
-    """Commands whose arguments have their help: typer 0.20 loses it with click 8.5, which has a help of its own."""
+    """A command group that keeps the help of arguments, which typer 0.20 loses with click 8.5."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -49,7 +49,7 @@ class _Group(TyperGroup):
 
 
 class _Commands(_Group):
-    """All commands; an option that is really a setting, such as --rounds, is answered with --set."""
+    """All commands; for a setting used as an option, such as --rounds, it suggests --set."""
 
     def invoke(self, ctx: Context) -> object:
         try:
@@ -82,9 +82,9 @@ stdout = Console()
 
 
 def print_message(text: str) -> None:
-    """Print a message on stderr as it is: no markup, no colours, no line breaks added.
+    """Print a message on stderr literally: no markup, no colours, no added line breaks.
 
-    What a site or a coordinator sent may be part of it, so that control characters are spelled out.
+    It may contain text from a site or a coordinator, so control characters are escaped.
     """
     stderr.print(_without_codes(text), markup=False, highlight=False, soft_wrap=True)
 
@@ -108,7 +108,7 @@ def print_listing(about: dict[str, str], kind: str, as_json: bool) -> None:
 
     Args:
         about: Name -> the line.
-        kind: What the names are, as the heading of their column.
+        kind: The heading of the names' column.
         as_json: Whether to print JSON instead of a table.
     """
     if as_json:
@@ -120,6 +120,18 @@ def print_listing(about: dict[str, str], kind: str, as_json: bool) -> None:
     stdout.print(table)
 
 
+def rough_duration(seconds: float) -> str:
+    """Return an estimated time, rounded to one unit.
+
+    >>> [rough_duration(value) for value in (0.2, 8.25, 75, 640, 7260, 190_000)]
+    ['1 s', '8 s', '1 min', '11 min', '2 h', '2 days']
+    """
+    for size, unit, most in ((1, "s", 60), (60, "min", 90), (3600, "h", 36)):
+        if seconds < most * size:
+            return f"{max(1, round(seconds / size))} {unit}"
+    return f"{round(seconds / 86_400)} days"
+
+
 def summary_line(documented: object) -> str:
-    """Return the first line of a docstring; "" where there is none."""
+    """Return the first line of a docstring; "" if there is none."""
     return (documented.__doc__ or "").partition("\n")[0]

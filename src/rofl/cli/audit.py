@@ -38,7 +38,7 @@ MinConfidence = Annotated[
 ]
 Show = Annotated[int, typer.Option("--show", min=0, help="number of suspects to list")]
 AuditOut = Annotated[
-    Path | None, typer.Option("--out", help="folder of --export, or of new data's lists; a new one where absent")
+    Path | None, typer.Option("--out", help="folder of --export, or of new data's lists; a new one if omitted")
 ]
 
 
@@ -60,7 +60,7 @@ def audit_command(
 ) -> None:
     """Audit a run's labels again, or those of new data: lists of suspects, and labels to train with again.
 
-    --export writes the suspects for people who label with Label Studio, CVAT or FiftyOne, or for cleanlab's Datalab;
+    --export writes the suspects for readers who label with Label Studio, CVAT or FiftyOne, or for cleanlab's Datalab;
     --decisions reads what they exported there.
     """
     _check_options(run, model, data, out if export is None else None)
@@ -134,14 +134,14 @@ def _check_options(run: Path | None, model: Path | None, data: Path | None, out:
 
 
 def _check_export(run: Path, tool: ToolName, out: Path | None) -> None:
-    """Refuse a folder that an export cannot be written into, before the audit takes its time."""
+    """Refuse a folder that an export cannot be written into, before the audit starts, which is slow."""
     from rofl.audit.label_tools.export_suspects import check_export
 
     check_export(out or run / tool)
 
 
 def _check_decisions(paths: Sequence[Path]) -> None:
-    """Refuse files of decisions that are not there, before the audit takes its time."""
+    """Refuse files of decisions that do not exist, before the audit starts, which is slow."""
     if paths:
         from rofl.audit.label_tools.reviews import find_review
 
@@ -150,11 +150,13 @@ def _check_decisions(paths: Sequence[Path]) -> None:
 
 
 def _check_labels_out(labels_out: Path | None, decided_only: bool) -> None:
-    """Refuse a file of corrected labels that cannot be written, before the audit takes its time."""
+    """Refuse a file of corrected labels that cannot be written, before the audit starts, which is slow."""
     if labels_out is None:
         if decided_only:
-            raise UserError("--decided-only says what --labels-out is to write.", "--labels-out corrected.csv")
+            raise UserError("--decided-only needs --labels-out.", "--labels-out corrected.csv")
     elif labels_out.suffix.casefold() != ".csv":
-        raise UserError(f"Corrected labels are a CSV file, which {labels_out} does not look like.", "corrected.csv")
+        raise UserError(
+            f"Corrected labels are written as CSV, and {labels_out} does not end with .csv.", "corrected.csv"
+        )
     elif labels_out.exists():
         raise UserError(f"{labels_out} already exists.", "another --labels-out")

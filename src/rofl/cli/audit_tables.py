@@ -23,7 +23,7 @@ _CLIENTS = 20  # that are listed; --json has all
 def clients_table(result: AuditResult) -> Table:
     """Return the samples and suspects of each client, with the largest share of suspects first.
 
-    The expected number of wrong labels is the sum of the scores, where the model is sure enough of the samples.
+    The expected number of wrong labels is the sum of the scores, if the model is sure enough of the samples.
     """
     federated, flags, scores = result.federated, result.suspects.flagged, result.suspects.score
     shares = [float(flags[rows].sum()) / max(len(rows), 1) for _, rows in federated.client_views]
@@ -43,7 +43,7 @@ def clients_table(result: AuditResult) -> Table:
 
 
 def _counts_row(flags: Tensor, scores: Tensor) -> tuple[str, ...]:
-    """Return four cells from the flags and scores of some samples, (n,) each."""
+    """Return four cells for samples with these flags and scores, (n,) each."""
     samples, flagged = len(flags), int(flags.sum())
     unsure = scores_are_unsure(float(scores[~flags].sum()), samples - flagged)
     expected = "unsure" if unsure else f"{float(scores.sum()):.0f}"
@@ -51,7 +51,7 @@ def _counts_row(flags: Tensor, scores: Tensor) -> tuple[str, ...]:
 
 
 def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
-    """Return lines that say how good the lists are: by the true labels where known, and by what people decided."""
+    """Return lines about the quality of the lists: against the true labels if known, and against the decisions."""
     lines, metrics = [], result.metrics()
     if metrics.estimated.ratio > 0.5:
         lines.append("More than half of the labels look wrong: the model is probably too weak to judge them.")
@@ -77,13 +77,13 @@ def audit_lines(result: AuditResult, decided: Sequence[Decision]) -> list[str]:
 
 
 def correction_lines(correction: Correction, path: Path, min_confidence: float, decided_only: bool) -> list[str]:
-    """Return what was written to a file of corrected labels, what was left, and what is to be expected of it.
+    """Return lines about a file of corrected labels: replaced labels, kept labels, and expected wrong labels.
 
     Args:
         correction: the corrected labels.
         path: the file.
-        min_confidence: from which probability on a suggestion took the place of a label.
-        decided_only: whether people's decisions alone were taken.
+        min_confidence: the least probability of a suggestion that replaced a label.
+        decided_only: whether only decisions were used.
     """
     verb = "is" if correction.changed == 1 else "are"
     lines = [f"{plural(correction.changed, 'label')} {verb} changed in {path}"]
@@ -97,7 +97,7 @@ def correction_lines(correction: Correction, path: Path, min_confidence: float, 
 
 
 def export_lines(tool: Tool, written: Export) -> list[str]:
-    """Return what was written for a labelling tool, and what to do with it."""
+    """Return lines about an export for a labelling tool, with the next step."""
     folder, samples = written.path.parent, plural(written.samples, "sample")
     files = (
         f"let Label Studio serve local files below {folder.absolute().parent}, " if (folder / "images").exists() else ""
@@ -129,6 +129,6 @@ def nothing_suspicious(samples: int) -> str:
 
 
 def count_decisions(decided: Sequence[Decision]) -> dict[str, int]:
-    """Return how many labels people found wrong, and how many right."""
+    """Return the numbers of labels that reviewers decided to be wrong and right."""
     wrong = sum(each.wrong for each in decided)
     return {"wrong": wrong, "right": len(decided) - wrong}

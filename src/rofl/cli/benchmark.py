@@ -68,4 +68,4 @@ def benchmark_command(
         stdout.print(ranking_output(board))
         print_message(f"As Markdown: {markdown}\nThe page: {page}")
     if board.by_steps.problems:
-        raise UserError(f"Not everything ran: {'; '.join(board.by_steps.problems)}")
+        raise UserError(f"Some cells could not run: {'; '.join(board.by_steps.problems)}")

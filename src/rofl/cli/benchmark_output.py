@@ -1,4 +1,4 @@
-"""The ranking of `rofl benchmark` for the terminal, and what benchmarks there are."""
+"""The ranking of `rofl benchmark` for the terminal, and the list of benchmarks."""
 
 from rich.table import Table
 

@@ -68,7 +68,7 @@ def split_table(federated: FederatedDataset) -> Table:
 
 
 def check_facts(check: DataCheck) -> dict[str, object]:
-    """Return the findings about usable data for JSON; what does not apply to its kind is left out."""
+    """Return the findings about usable data for JSON, without fields that do not apply."""
     return {"usable": True, **{name: value for name, value in asdict(check).items() if value is not None}}
 
 
@@ -106,7 +106,7 @@ def _count_text(counts: Mapping[str, int]) -> str:
 
 
 def _group_text(groups: Sequence[Sequence[str]]) -> str:
-    """Return the first groups of equal samples, and of each the first few; one may have thousands."""
+    """Return the first groups of equal samples, and the first few samples of each; a group may have thousands."""
     texts = [
         " = ".join(group[:_ALIKE]) + (f" = {len(group) - _ALIKE} more" * (len(group) > _ALIKE)) for group in groups
     ]

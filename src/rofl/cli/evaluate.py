@@ -14,7 +14,7 @@ from rofl.cli.options import DataDir, FinishedRun, Json
 def evaluate_command(
     run: FinishedRun,
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="labelled data; the run's own test part where absent")
+        Path | None, typer.Argument(metavar="[PATH]", help="labelled data; the run's own test part if omitted")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="HTML", help="write a page")] = None,
     data_dir: DataDir = None,

@@ -29,7 +29,7 @@ def export_command(
             help="onnx; torch: a torch.export program; safetensors: one file; hf: a folder as on the Hugging Face hub",
         ),
     ] = Format.ONNX,
-    out: Annotated[Path | None, typer.Option("--out", help="a new folder; RUN/export-FORMAT where absent")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="a new folder; RUN/export-FORMAT if omitted")] = None,
     name_sites: Annotated[bool, typer.Option("--name-sites", help="name each client in the model card")] = False,
     data_dir: DataDir = None,
 ) -> None:

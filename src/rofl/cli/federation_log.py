@@ -31,4 +31,4 @@ def federation_log_command(
         )  # some of it is from elsewhere
         stdout.print(line, markup=False, highlight=False, soft_wrap=True)
     last = entries[-1].hash[:16] if entries else "-"
-    print_message(f"{len(entries)} entries; the chain is whole, and ends with {last}.")
+    print_message(f"{len(entries)} entries; the chain is intact, and ends with {last}.")

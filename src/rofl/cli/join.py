@@ -54,7 +54,9 @@ def join_command(
         _write_policy(site.policy_path(config))
         return
     if insecure == (credentials is not None):
-        raise UserError("A site needs its credentials, or all are on one machine.", "--credentials DIR, or --insecure")
+        raise UserError(
+            "A site needs its credentials, unless all run on one machine.", "--credentials DIR, or --insecure"
+        )
     from rofl.cli.progress import decoding_bar
     from rofl.cli.tables import print_run
     from rofl.report import write_report
@@ -79,9 +81,9 @@ def _write_policy(path: Path | None) -> None:
     from rofl.federation.site_policy import write_policy
 
     if path is None:
-        raise UserError("No path for the policy is given.", "--policy FILE, or --credentials DIR")
+        raise UserError("The path of the policy is missing.", "--policy FILE, or --credentials DIR")
     write_policy(path)
-    print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will follow it.")
+    print_message(f"{path} has the defaults, with a comment on each; edit it, and rofl join will apply it.")
 
 
 def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:
@@ -93,7 +95,7 @@ def _consent(ask: bool, agreement: "Agreement", masked: bool) -> bool:
 
 
 def _print_outgoing(outgoing: "OutgoingData") -> None:
-    """Print which facts, arrays and sums leave a site, with their sizes: grouped by when they leave, then by name."""
+    """Print the values, arrays and sums that leave a site, with their sizes, grouped by time, then by name."""
     from rofl.data.user.names import natural
 
     facts = [
@@ -125,12 +127,12 @@ def _print_outgoing(outgoing: "OutgoingData") -> None:
 
 
 def _add_group(table: Table, when: str, rows: list[tuple[str, str, int]]) -> None:
-    """Add what leaves at one time, and how many bytes that is in all.
+    """Add the rows of one time, and their total number of bytes.
 
     Args:
         table: The table.
-        when: It leaves.
-        rows: What, in which form, and how many bytes.
+        when: The time at which they leave.
+        rows: Name, form and bytes of each.
     """
     table.add_section()
     for place, (what, form, size) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The entry point: all commands together, and how errors end."""
+"""The entry point: registers all commands, and turns errors into messages and exit codes."""
 
 import os
 import re
@@ -65,29 +65,28 @@ app.registered_commands.sort(key=lambda command: _ORDER.index(command.name) if c
 def main() -> None:
     """Run the command line.
 
-    A mistake of the user, and a disk or file that cannot be used, end in one sentence and exit code 2, Ctrl-C in exit
-    code 130.
+    A UserError or an unusable disk or file ends with one sentence and exit code 2, Ctrl-C with exit code 130.
     """
     if "" not in sys.path and any(_IMPORTED.search(word) for word in sys.argv[1:]):
-        # --method my_methods:Mine finds my_methods.py in the current folder. A name that only a run folder or a file
-        # of settings has does not: these may have been made by somebody else, and lie beside such a file.
+        # --method my_methods:Mine finds my_methods.py in the current folder. A name from a run folder or a settings
+        # file does not: such files may come from someone else, together with a Python file.
         sys.path.append("")
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()  # a full disk shows here, not when Python ends
+            sys.stdout.flush()  # report a full disk here, not at exit
     except UserError as error:
         _print_error(str(error))
         sys.exit(2)
-    except OSError as error:  # where no sentence of ours says more: a terminal or a disk that is gone
+    except OSError as error:  # errors without a message of ours: a lost terminal or disk
         _discard_stdout()
         place = f"{error.filename}: " if error.filename else ""
         _print_error(f"{place}{error.strerror or error}.")
         sys.exit(2)
     except Interrupted as stop:
         command = "serve --resume" if (stop.folder / "serve.toml").is_file() else "resume"
-        print_message(f"Stopped after round {stop.index}. Go on with: rofl {command} {stop.folder}")
+        print_message(f"Stopped after round {stop.index}. Continue with: rofl {command} {stop.folder}")
         sys.exit(130)
     except KeyboardInterrupt:
         print_message("Stopped.")
@@ -99,7 +98,7 @@ def _print_error(sentence: str) -> None:
 
 
 def _discard_stdout() -> None:
-    """Send what is left in the buffer nowhere: it cannot be written, and Python would try again when it ends."""
+    """Discard the buffer of stdout: it cannot be written, and Python would try again at exit."""
     with suppress(OSError, ValueError):  # a test's stdout has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -20,8 +20,8 @@ MethodName = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set seed=...")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="number of runs each, with seeds 0, 1, ...")]
-Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ where absent")]
-Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core where absent")]
+Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ if omitted")]
+Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core if omitted")]
 Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
 Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
 Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
@@ -44,15 +44,15 @@ Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
-    """Return the effort that --quick and --thorough ask for.
+    """Return the effort for --quick and --thorough.
 
     Args:
-        quick: Whether --quick is given.
-        thorough: Whether --thorough is given.
-        data: The path that --data names.
+        quick: Whether --quick was passed.
+        thorough: Whether --thorough was passed.
+        data: The path of --data.
 
     Raises:
-        UserError: both are given, or one of them without --data, whose settings they choose.
+        UserError: both were passed, or one of them without --data.
     """
     if quick and thorough:
         raise UserError("--quick and --thorough exclude each other.", "one of them")
@@ -62,7 +62,7 @@ def effort(quick: bool, thorough: bool, data: Path | None) -> "Effort":
 
 
 def check_flower() -> None:
-    """Raise a UserError where Flower, which is an extra, is not installed."""
+    """Raise a UserError if Flower, which is an extra, is not installed."""
     from importlib.util import find_spec
 
     if find_spec("flwr") is None:

@@ -21,7 +21,7 @@ def predict_command(
 ) -> None:
     """Predict the classes of new samples, which need no labels, with the probability of each class, as CSV."""
     if out is not None and out.exists():
-        raise UserError(f"{out} already exists.", "another --out")  # before the predictions take their time
+        raise UserError(f"{out} already exists.", "another --out")  # before the predictions starts, which is slow
     from rofl.cli.progress import decoding_bar
     from rofl.data.atomic import check_place
     from rofl.training.saved_model.predict_data import predict_data

@@ -1,4 +1,4 @@
-"""What a person sees while a command works: a live bar on a terminal, plain lines elsewhere. All on stderr."""
+"""Progress of commands on stderr: a live bar on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -11,11 +11,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rofl import tracking
-from rofl.cli.app import print_message, print_warning, stderr
+from rofl.cli.app import print_message, print_warning, rough_duration, stderr
 from rofl.config.schema import Experiment
 from rofl.data.user import Progress as OnDecoded
 from rofl.data.user.names import plural
-from rofl.report.formatting import rough_duration
 from rofl.training.loop import Listener
 from rofl.training.records import RoundRecord
 
@@ -39,7 +38,7 @@ class ProgressListener:
         self._task = TaskID(0)
         self._title = self._accuracy = ""
         self._started = self._after_first = 0.0
-        self._rounds = 0  # that this process did; a resumed run's number is larger
+        self._rounds = 0  # rounds of this process; a resumed run has more
 
     def __enter__(self) -> "ProgressListener":
         self._progress.start()
@@ -80,7 +79,7 @@ class ProgressListener:
             print_message(", ".join(parts))
 
     def _seconds_left(self, rounds: int) -> float:
-        """Return the time of so many more rounds at the pace so far; the first round, with its start, counts alone."""
+        """Return the time for the remaining rounds at the current pace; without the first round if there are more."""
         now = time.monotonic()
         if self._rounds == 1:
             self._after_first = now
@@ -90,12 +89,12 @@ class ProgressListener:
 
 @contextmanager
 def decoding_bar(quiet: bool = False, verb: str = "decoding", noun: str = "images") -> Iterator[OnDecoded]:
-    """Yield a callback for many samples: a bar appears with the first one, or one line where there is no terminal.
+    """Yield a callback for processed samples: it shows a bar, or one line without a terminal.
 
     Args:
-        quiet: Whether to show nothing at all.
-        verb: What is done with them.
-        noun: What they are.
+        quiet: Whether to show nothing.
+        verb: The work, such as "decoding".
+        noun: The samples, such as "images".
     """
     with Progress(console=stderr, disable=quiet or not stderr.is_terminal, transient=True) as bar:
 
@@ -135,20 +134,18 @@ def cells_bar() -> "Iterator[OnProgress]":
         try:
             yield on_progress
         except KeyboardInterrupt:
-            print_message("Stopped. Finished cells are kept; the same command goes on.")
+            print_message("Stopped. Finished cells are kept; the same command continues.")
             raise typer.Exit(130) from None
 
 
 def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
-    """Return how far the cells are and the time that the rest will take; "" while no round is done yet.
+    """Return the number of finished rounds and the remaining time; "" before the first round is finished.
 
     Args:
-        now: How far they are.
-        rounds_before: Rounds that were done when this process began.
-        started: When it began, by `time.monotonic`.
+        now: The current progress.
+        rounds_before: Rounds that were finished when this process started.
+        started: The start of this process, from `time.monotonic`.
     """
-    from rofl.report.formatting import rough_duration  # most commands do without
-
     done = now.rounds - rounds_before
     if done <= 0:
         return ""
@@ -157,9 +154,10 @@ def _time_left(now: "CellProgress", rounds_before: int, started: float) -> str:
 
 
 def check_log(log: list[str] | None) -> None:
-    """Refuse trackers that cannot be used, before any work is done; print where the runs of the others go."""
-    for line in tracking.check_trackers(log or []):
-        print_message(line)
+    """Refuse trackers that cannot be used, before any work; print where the other trackers store runs."""
+    if log:
+        for line in tracking.check_trackers(log):
+            print_message(line)
 
 
 @contextmanager
@@ -170,12 +168,28 @@ def follow_run(
 
     Args:
         progress: Shows the run on the terminal.
-        experiment: What is run.
+        experiment: The settings of the run.
         folder: The run folder.
         log: The names of trackers.
     """
     progress.begin(experiment)
-    with tracking.follow(log or [], folder, print_warning) as tracked:
+    with shown_and_tracked(progress, folder, log) as listener:
+        yield listener
+
+
+@contextmanager
+def shown_and_tracked(progress: ProgressListener, folder: Path, log: list[str] | None) -> Iterator[Listener]:
+    """Yield a listener that shows the rounds of a run and passes them to its trackers.
+
+    Args:
+        progress: Shows the run on the terminal.
+        folder: The run folder.
+        log: The names of trackers.
+    """
+    if not log:
+        yield progress
+        return
+    with tracking.follow(log, folder, print_warning) as tracked:
 
         def listener(experiment: Experiment, record: RoundRecord) -> None:
             progress(experiment, record)

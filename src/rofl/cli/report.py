@@ -27,9 +27,9 @@ def report_command(
 ) -> None:
     """Write one page about one or several finished runs, or about new data that rofl audit judged."""
     if link_images and embed:
-        raise UserError("A page links to images or holds them.", "--link-images or --embed")
+        raise UserError("--link-images and --embed exclude each other.", "one of them")
     if server and site is not None:
-        raise UserError("A page is for a site or for the server.", "--site or --server, and the other one after it")
+        raise UserError("--site and --server exclude each other.", "one of them, then the other")
     from rofl.data.atomic import check_place
     from rofl.report import Audience, write_report
 

@@ -57,4 +57,4 @@ def reproduce_command(
         print_message(f"As Markdown: {markdown}\nThe page: {page}")
     problems = dict.fromkeys(problem for result in results for problem in result.problems)
     if problems:
-        raise UserError(f"Not everything ran: {'; '.join(problems)}")
+        raise UserError(f"Some cells could not run: {'; '.join(problems)}")

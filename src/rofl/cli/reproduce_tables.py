@@ -12,7 +12,7 @@ from rofl.simulation.worker_pool import cores
 
 
 def print_cost(plan: Plan, as_json: bool) -> None:
-    """Print what a plan will cost on this machine: a sentence, and the figures as JSON where asked for."""
+    """Print the cost of a plan on this machine: a sentence, and optionally JSON."""
     cost = plan_cost(plan)
     line = f"{plan.name} at scale {plan.scale}: {cost.runs} runs, {cost.finished} finished already"
     if cost.finished < cost.runs:
@@ -23,7 +23,7 @@ def print_cost(plan: Plan, as_json: bool) -> None:
 
 
 def result_table(result: TableResult) -> Table:
-    """Return the table `ours / paper`; one that is wider than high is transposed."""
+    """Return the table `ours / paper`, transposed if it has more columns than rows."""
     columns, rows = result.columns, result.rows
     transposed = len(columns) > len(rows)
     table = Table(title=f"{result.table.name} ({result.table.where})", title_justify="left", caption_justify="left")
@@ -47,12 +47,12 @@ class ResultRow:
     Attributes:
         row: The name of its row.
         column: The name of its column.
-        measure: What the number is.
-        ours: The mean over seeds; None where no run gave a number.
+        measure: The kind of number.
+        ours: The mean over seeds; None if no run gave a number.
         spread: The standard deviation over seeds.
         seeds: How many runs gave a number.
         paper: The number in the paper; None in figures.
-        problem: Why there is no number; None where there is one.
+        problem: Why there is not a number; None if there is one.
     """
 
     row: str

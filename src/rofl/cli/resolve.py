@@ -1,10 +1,10 @@
-"""The experiment that the options of a command describe."""
+"""Turns the options of a command into an experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rofl.cli.app import print_message
+from rofl.cli.app import print_message, rough_duration
 from rofl.cli.progress import decoding_bar
 from rofl.config import presets
 from rofl.config.overrides import apply_overrides, notices, parse_override, read_toml
@@ -16,7 +16,6 @@ from rofl.data import Dataset, user
 from rofl.data.label_csv import read_label_columns
 from rofl.data.user.names import plural
 from rofl.errors import UserError
-from rofl.report.formatting import rough_duration
 from rofl.training.time_estimate import PUBLISHED, DataSize, estimate_seconds
 
 
@@ -25,7 +24,7 @@ class ExperimentOptions:
     """The options of a command that describe its experiment.
 
     Attributes:
-        what: The name of a preset, or the path of a settings file; the preset "digits" where it is empty.
+        what: The name of a preset, or the path of a settings file; the preset "digits" if it is empty.
         sets: Changes of settings as `key=value`.
         method: The method's name.
         seed: The seed.
@@ -33,7 +32,7 @@ class ExperimentOptions:
         data: The user's data.
         test: The test part of the user's data.
         labels: A file of corrected labels.
-        effort: How large a run on the user's data is.
+        effort: The size of a run on the user's data.
     """
 
     what: str = ""
@@ -74,11 +73,11 @@ def resolve_experiment(options: ExperimentOptions, quiet: bool = False) -> Exper
 def resolve_with_size(options: ExperimentOptions, quiet: bool = False) -> tuple[Experiment, DataSize | None]:
     """Return the experiment that options describe, and print what was chosen for the user's data.
 
-    The size of the data comes with it; None for a data set of the user's code, which is not loaded here.
+    Also returns the size of the data; None for a data set of the user's code, which is not loaded here.
 
     Args:
         options: The options of the command.
-        quiet: Whether to print nothing about the choice, nor about renamed settings.
+        quiet: Whether to print nothing about the choice and about renamed settings.
 
     Raises:
         UserError: A setting or a name is wrong, or the data cannot be used.
@@ -92,7 +91,7 @@ def resolve_with_size(options: ExperimentOptions, quiet: bool = False) -> tuple[
             print_message(f"notice: {line}")
     if options.data is not None:
         if options.what and settings is None:
-            problem = f"--data brings its own settings, so the preset {options.what!r} has no place."
+            problem = f"--data brings its own settings, so the preset {options.what!r} cannot be used."
             raise UserError(problem, "--set KEY=VALUE")
         with decoding_bar(quiet) as progress:
             experiment, images = choose_for_data(options.data, changes, settings or {}, progress, options.effort)
@@ -111,14 +110,14 @@ def print_estimate(experiments: Sequence[Experiment], size: DataSize | None, wor
 
     Args:
         experiments: The runs, one after the other.
-        size: Of their data; nothing is printed where it is not known.
-        workers: Client processes; the default number where None.
+        size: The size of their data; nothing is printed if it is None.
+        workers: Client processes; the default number if None.
     """
     if size is None:
         return
     try:
         seconds = sum(estimate_seconds(experiment, size, workers) for experiment in experiments)
-    except Exception:  # a network or a method that cannot be run: the run itself says so, with the reason
+    except Exception:  # the run itself will report an unusable network or method
         return
     print_message(f"estimated time: about {rough_duration(seconds)} on this machine, if its cores are free")
 
@@ -132,7 +131,7 @@ def decode_user_images(experiment: Experiment) -> Dataset | None:
 
 
 def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
-    """Return lines about the user's data, the settings that were chosen for it, and what to know about it."""
+    """Return lines about the user's data and the settings that were chosen for it."""
     channels, height, width = images.shape
     colours = "grey" if channels == 1 else "RGB"
     form = (
@@ -144,7 +143,7 @@ def describe_choice(experiment: Experiment, images: Dataset) -> list[str]:
     clients = (
         plural(len(images.clients), "client") if natural else f"shared out over {plural(experiment.clients, 'client')}"
     )
-    batch = experiment.method.get("batch")  # a method of somebody else may have none
+    batch = experiment.method.get("batch")  # an external method may not have it
     batches = "" if batch is None else f"batches of {batch}, "
     lines = [
         f"{experiment.data.title}: {clients}, {len(images.classes)} classes, {len(images.train_labels)} samples to "

@@ -29,7 +29,7 @@ def resume_command(
     experiment = RunDir(folder).read_experiment()
     check_log(log)
     if RunDir(folder).is_finished():  # it needs its data no more
-        print_message(f"The run in {folder} is finished already: nothing is trained, its page is written again.")
+        print_message(f"The run in {folder} is already finished: nothing is trained, and its page is written again.")
         with tracking.follow(log or [], folder, print_warning):
             finished = resume(folder)
         write_report([folder], folder / "report.html", data_dir, Audience(server=RunDir(folder).is_served))

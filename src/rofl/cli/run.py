@@ -1,7 +1,6 @@
 """`rofl run`: train once.
 
-What a command needs beyond its options is imported when it is called, in this and in the other files of commands: torch
-takes seconds to import, and --help or a mistyped option should not wait for it.
+Commands import torch and other slow modules when they are called, so that --help and mistyped options respond at once.
 """
 
 import typer

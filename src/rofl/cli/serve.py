@@ -13,9 +13,7 @@ from rofl.cli.options import DataDir, Dp, Insecure, Json, Log, MethodName, Out, 
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.config.schema import Experiment
     from rofl.federation.coordinator import ServeCallbacks
-    from rofl.training.records import RoundRecord
 
 _PORT = 9443
 
@@ -25,7 +23,7 @@ def serve_command(
     what: What = "",
     preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
     clients: Annotated[
-        int | None, typer.Option(min=1, help="how many sites; all that have credentials where absent")
+        int | None, typer.Option(min=1, help="how many sites; all that have credentials if omitted")
     ] = None,
     sets: Sets = None,
     method: MethodName = None,
@@ -45,7 +43,7 @@ def serve_command(
     ] = None,
     masks: Annotated[
         bool | None,
-        typer.Option("--masks/--no-masks", help="sites mask their sums; on where a round has three sites or more"),
+        typer.Option("--masks/--no-masks", help="sites mask their sums; on if a round has three sites or more"),
     ] = None,
     robust: Annotated[
         str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")
@@ -99,13 +97,13 @@ def serve_command(
         if again is not None:
             config = ServerConfig.read(again).updated(address, credentials, wait, timeout, min_sites, without or ())
             if what or preset or clients or sets or method or seed is not None or dp is not None or out or robust:
-                problem = "A run that is resumed keeps its settings and its folder."
+                problem = "A resumed run keeps its settings and its folder."
                 raise UserError(problem, f"rofl serve --resume {again}")
             callbacks = stack.enter_context(_follow(again, log, show_port if show else None))
             finished = coordinator.resume_serve(again, config, callbacks=callbacks, data_dir=data_dir)
         else:
             if without:
-                raise UserError("--without is for a run that is resumed.", "--clients, for a new one")
+                raise UserError("--without needs --resume.", "--clients, for a new one")
             if insecure == (credentials is not None):
                 raise UserError(
                     "Sites need keys and a certificate to trust, or all are on this machine.",
@@ -124,7 +122,7 @@ def serve_command(
             count = experiment.clients if experiment else config.clients
             config = replace(config, clients=count, settings=options.overrides())
             if not config.clients:
-                raise UserError("The number of sites is not given.", "--clients 2")
+                raise UserError("The number of sites is missing.", "--clients 2")
             if config.min_sites > config.clients:
                 raise UserError(f"There are {config.clients} sites, fewer than --min-sites.", "a smaller number")
             folder = out or (next_run_dir(experiment) if experiment else Path("runs") / "federation")
@@ -136,16 +134,14 @@ def serve_command(
 
 @contextmanager
 def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[ServeCallbacks]":
-    """Yield what to call while the run goes on: the terminal, the trackers, and the live view beside it.
+    """Yield the listener of the run: terminal, trackers, and the live view.
 
     Args:
         folder: The run folder.
         log: The names of trackers.
         port: The port of the live view; None for no such view.
     """
-    from rofl import tracking
-    from rofl.cli.app import print_warning
-    from rofl.cli.progress import ProgressListener
+    from rofl.cli.progress import ProgressListener, shown_and_tracked
     from rofl.cli.watch import dashboard
     from rofl.federation.coordinator import ServeCallbacks
 
@@ -153,23 +149,18 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
         if port is not None:
             stack.enter_context(dashboard(folder, port))
         progress = stack.enter_context(ProgressListener())
-        tracked = stack.enter_context(tracking.follow(log or [], folder, print_warning))
-
-        def listener(experiment: "Experiment", record: "RoundRecord") -> None:
-            progress(experiment, record)
-            tracked(experiment, record)
-
+        listener = stack.enter_context(shown_and_tracked(progress, folder, log))
         yield ServeCallbacks(print_message, progress.begin, listener)
 
 
 def _revoke(credentials: Path | None, sites: list[str]) -> None:
-    """Revoke sites' keys, and print from when on that holds."""
+    """Revoke sites' keys, and print when that takes effect."""
     from rofl.federation.credentials import revoke_sites
 
     if credentials is None:
-        raise UserError("No folder of credentials is given.", "--credentials DIR/server")
+        raise UserError("The folder of credentials is missing.", "--credentials DIR/server")
     revoke_sites(credentials, sites)
-    print_message(f"Revoked: {', '.join(sites)}. A coordinator that runs refuses them from now on.")
+    print_message(f"Revoked: {', '.join(sites)}. A running coordinator refuses them from now on.")
 
 
 def _make_credentials(folder: Path, sites: list[str], hosts: list[str], renew: list[str]) -> None:
@@ -182,6 +173,6 @@ def _make_credentials(folder: Path, sites: list[str], hosts: list[str], renew: l
     )
     print_message(f"  rofl serve --credentials {folder}/server ...")
     for name in dict.fromkeys([*sites, *renew]):
-        print_message(f"Send {folder}/sites/{name} to {name}, over a way that only you two can read; there:")
+        print_message(f"Send {folder}/sites/{name} to {name}, over a private channel; there:")
         server = f"{(hosts or ['HOST'])[0]}:{_PORT}"
         print_message(f"  rofl join --server {server} --credentials {name} --data PATH")

@@ -1,4 +1,4 @@
-"""`rofl split`: wrong labels and clients of an experiment, drawn once and kept in a file."""
+"""`rofl split`: draws the noisy labels and clients of an experiment once, and saves them in a file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from rofl.cli.app import app, print_json, print_message, stdout
 from rofl.cli.options import DataDir, Json, Seed, Sets, What
 
-SplitOut = Annotated[Path | None, typer.Option("--out", help="the file to write; none where absent")]
+SplitOut = Annotated[Path | None, typer.Option("--out", help="the file to write; none if omitted")]
 
 
 @app.command("scene", hidden=True)  # its name in 0.1

@@ -81,7 +81,7 @@ def facts_table(title: str, rows: dict[str, str]) -> Table:
 
 
 def _label_rows(run: Run) -> dict[str, str]:
-    """Return what the run found out about labels: against the truth where that is known, else within bounds."""
+    """Return rows about wrong labels: compared with the true labels if known, otherwise with bounds."""
     summary = run.summary
     looks_wrong = {"labels that look wrong": estimate_text(summary.estimated)}
     if summary.noise.achieved is None:
@@ -94,7 +94,7 @@ def _label_rows(run: Run) -> dict[str, str]:
 
 
 def _made_paths(folder: Path) -> dict[str, str]:
-    """Return what a run left for people to open and to use, by name; only what is there."""
+    """Return the existing files of a run that users open, and the commands to use its model, by name."""
     pages = {"page": folder / "report.html", "lists of suspects": folder / "suspects"}
     made = {name: escape(str(path)) for name, path in pages.items() if path.exists()}
     if (folder / "model.json").is_file():
@@ -104,17 +104,17 @@ def _made_paths(folder: Path) -> dict[str, str]:
 
 
 def percent_text(value: float | None) -> str:
-    """Return a percentage with two digits, or words where it was not measured."""
+    """Return a percentage with two digits, or a text if it was not measured."""
     return "not measured" if value is None else f"{value:.2f} %"
 
 
 def share_text(value: float | None) -> str:
-    """Return a share with three digits, or a dash where there was nothing to count."""
+    """Return a share with three digits, or a dash if there was nothing to count."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def model_text(summary: RunSummary) -> str:
-    """Return of which round the saved model is, and its accuracy."""
+    """Return the round of the saved model and its accuracy."""
     if summary.selected_round is None:
         return "that of the last round"
     accuracy = "" if summary.model_accuracy is None else f", {summary.model_accuracy:.2f} %"
@@ -135,9 +135,9 @@ def estimate_text(estimated: NoiseEstimate | None) -> str:
 
 
 def bounds_text(estimated: NoiseEstimate | None) -> str:
-    """Return how many labels are expected to be wrong, and the bounds of the clients with the fewest and the most.
+    """Return the expected number of wrong labels, and the bounds of the clients with the fewest and the most.
 
-    For data whose truth is not known. Runs of earlier versions have bounds only, or nothing.
+    For data without known true labels. Runs of earlier versions have bounds only, or nothing.
     """
     if estimated is None or not estimated.intervals:
         return "not known"
@@ -151,12 +151,12 @@ def bounds_text(estimated: NoiseEstimate | None) -> str:
 
 
 def _client(name: str) -> str:
-    """Return a client's name; of those that have a number only, with a word before it."""
+    """Return a client's name, or "client" and its number."""
     return f"client {name}" if name.isdecimal() else name
 
 
 def _missed(summary: RunSummary) -> dict[str, str]:
-    """Return a row about wrong labels that are not flagged, where they are a tenth or more of those expected."""
+    """Return a row about wrong labels that are not flagged, if they are a tenth or more of those expected."""
     estimated = summary.estimated
     if estimated is None or estimated.expected_ratio is None or estimated.expected_unflagged is None:
         return {}
@@ -171,14 +171,14 @@ def _missed(summary: RunSummary) -> dict[str, str]:
 
 
 def detection_text(detection: Detection | ListQuality | None) -> str:
-    """Return precision and recall, or words where they were not counted."""
+    """Return precision and recall, or a text if they were not measured."""
     if detection is None:
         return "not counted"
     return f"precision {share_text(detection.precision)}, recall {share_text(detection.recall)}"
 
 
 def privacy_text(privacy: PrivacyRecord) -> str:
-    """Return epsilon and delta of a run, or why there is no guarantee."""
+    """Return epsilon and delta of a run, or the reason why there is no guarantee."""
     if privacy.epsilon is None:
         return "with noise; the coordinator knows epsilon" if privacy.noise else "clipped, and no guarantee"
-    return f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g} for clients, where nobody sees single votes"
+    return f"epsilon {privacy.epsilon:.3g} at delta {privacy.delta:g} for clients, if only sums are visible"

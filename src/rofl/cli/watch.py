@@ -24,7 +24,7 @@ def watch_command(
         "127.0.0.1"
     ),
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="holds the token; made where it is not there")
+        Path | None, typer.Option("--token-file", metavar="FILE", help="holds the token; made if it is not there")
     ] = None,
 ) -> None:
     """Show a run or a federation in a browser as it goes: rounds, accuracy, sites, noise, warnings; read-only."""
@@ -37,14 +37,14 @@ def watch_command(
     if not is_loopback(host):
         if token_file is None and not stderr.is_terminal:  # what is printed may go to a log
             raise UserError("A page for other machines needs a token, and there is no terminal.", "--token-file FILE")
-        print_warning("What the page shows crosses the network unencrypted, and so does the token; see docs/watch.md.")
+        print_warning("The page and its token are sent unencrypted; see docs/watch.md.")
     token = read_token(token_file) if token_file else new_token()
     page = open_live_page(folder, PageAccess(host, token), port)
     _print_link(page, f" ({folder}); Ctrl-C ends the page, not the run", token_file)
     try:
         page.serve()
     except KeyboardInterrupt:
-        print_message("The page has ended; the run is not touched by that.")
+        print_message("The page has stopped; the run is not affected.")
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def dashboard(folder: Path, port: int) -> Iterator[None]:
 
 
 def check_web() -> None:
-    """Raise a UserError where starlette and uvicorn, which are an extra, are not installed."""
+    """Raise a UserError if starlette and uvicorn, which are an extra, are not installed."""
     from importlib.util import find_spec
 
     if find_spec("starlette") is None or find_spec("uvicorn") is None:

@@ -1,4 +1,4 @@
-"""Settings: the experiment's schema, changes to it, files of it, and presets.
+"""Settings: the schema of an experiment, overrides, TOML files and presets.
 
 May import: core, data, models, methods.
 """

@@ -18,15 +18,15 @@ _MAX_BYTES = 2**20  # of a file of settings
 
 
 def apply_overrides(settings: Settings, changes: Settings) -> Settings:
-    """Return settings in tables with changes made to them; neither argument is changed.
+    """Return settings in tables with overrides applied; neither argument is changed.
 
     Args:
         settings: Tables, as in a TOML file; old names are accepted.
-        changes: Dotted key -> value, as in `--set`; old names are accepted. Where `method.name` is among them, only
+        changes: Dotted key -> value, as in `--set`; old names are accepted. If `method.name` is among them, only
             the hyper-parameters that the new method has too are kept.
 
     Raises:
-        UserError: A dotted key leads into something that is no table.
+        UserError: A dotted key goes through a value that is not a table.
     """
     changed = dict(upgrade(settings))
     changes = dict(rename(key, value) for key, value in changes.items())
@@ -47,10 +47,10 @@ def apply_overrides(settings: Settings, changes: Settings) -> Settings:
 
 
 def upgrade(settings: Settings) -> Settings:
-    """Return settings in tables, with all names as they are now.
+    """Return settings in tables, with all names in their current form.
 
     Args:
-        settings: as a TOML file gives them: keys at the top, and tables of keys below.
+        settings: as in a TOML file: keys, and tables of keys.
 
     >>> upgrade({"seed": 1, "data": {"light": 0.5, "partition": "given"}})
     {'seed': 1, 'data': {'brightness': 0.5, 'partition': 'natural'}}
@@ -66,7 +66,7 @@ def upgrade(settings: Settings) -> Settings:
 
 
 def notices(changes: Settings) -> list[str]:
-    """Return one line for each dotted key or value that was renamed, to be shown to the user.
+    """Return a notice for the user for each dotted key or value that was renamed.
 
     >>> notices({"data.light": 0.5, "seed": 1})
     ['data.light is now called data.brightness']
@@ -82,7 +82,7 @@ def notices(changes: Settings) -> list[str]:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Return key and value of a `key=value` from the command line; the value is read as TOML, else as plain text.
+    """Return key and value of a `key=value` argument; the value is parsed as TOML, else taken as plain text.
 
     >>> parse_override("noise.ratio=0.4"), parse_override("noise.kind=pair")
     (('noise.ratio', 0.4), ('noise.kind', 'pair'))
@@ -101,10 +101,10 @@ def read_toml(path: Path, follow: bool = True) -> Settings:
 
     Args:
         path: The file.
-        follow: Whether it may be a link, as where a user named it.
+        follow: Whether the path may be a link; True if the user named it.
 
     Raises:
-        UserError: The file cannot be read, is no TOML, or names a module that only the file vouches for.
+        UserError: The file cannot be read, is not TOML, or names a module that is not allowed in a file.
     """
     try:
         settings = tomllib.loads(read_regular(path, _MAX_BYTES, follow).decode())
@@ -126,7 +126,7 @@ def method_fields(kind: type) -> list[str]:
 
 
 def find_method_class(name: Any) -> type | None:
-    """Return the class of a method, or None where the name is wrong: `parse_experiment` refuses it later."""
+    """Return the class of a method, or None if the name is wrong: `parse_experiment` refuses it later."""
     try:
         return METHODS.find(name) if isinstance(name, str) else None
     except UserError:

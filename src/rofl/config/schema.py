@@ -21,11 +21,11 @@ from rofl.methods.processed import with_postprocessors
 from rofl.models.model_registry import ModelSpec
 
 _HELP = "a value that fits; docs/settings.md lists all settings"
-_USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # where nobody knows the noise ratio: estimated, or a guess
+_USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # for an unknown noise ratio: estimated, or a guess
 
 
 class PrivacySpec(Spec):
-    """Differential privacy for clients: updates are clipped, and noise is added; docs/privacy.md.
+    """Client-level differential privacy: updates are clipped and noised; docs/privacy.md.
 
     Attributes:
         clip: The largest norm of a client's update, for weights and for auxiliary tensors each; 0 for no privacy.
@@ -45,30 +45,31 @@ class PrivacySpec(Spec):
 
 
 class Experiment(Spec):
-    """All settings of one run; the same experiment gives the same digest on the same machine.
+    """All settings of one run; the same experiment has the same digest on the same machine.
 
     Attributes:
         name: A name for the run, used for its folder.
         data: The data set, and how it is split among clients.
-        noise: The wrong labels that are put in.
+        noise: The label noise that is added.
         model: The network.
         privacy: Differential privacy.
-        server: The server's momentum, an average of the model over rounds, and a robust mean over clients.
-        bounds: What one client may do to a round, and what is done where a round goes wrong.
-        setting: "federated", or "centralized": one owner has all data, and a round is one pass over it.
-        method: The method's name and hyper-parameters; those left out get the method's defaults.
+        server: Server momentum, averaging of the model over rounds, and robust aggregation.
+        bounds: Limits on one client's influence, and rollback of bad rounds.
+        setting: "federated", or "centralized": one client has all data, and a round is one epoch.
+        method: The method's name and hyper-parameters; the others have their defaults.
         rounds: Rounds of training.
         clients: The number of clients.
         cohort: Clients that take part in a round.
         seed: The seed of everything random.
-        transport: "full"; "half": what travels is rounded to two bytes a number; or "fixed": updates are integers,
-            whose sums are exact and can be masked.
+        transport: "full"; "half": states and updates are sent in bfloat16; or "fixed": updates are fixed-point
+            integers, whose sums are exact and can be masked.
         evaluate_every: Rounds between evaluations; the last ten rounds are always evaluated.
         checkpoint_every: Rounds between checkpoints.
-        select: Which model is saved: that of the round with the "best" agreement with held-out labels as given, where
-            there are such labels, or always that of the "last" round.
-        patience: Stop after so many rounds in which that agreement has not risen; 0 for never.
-        guard: "off"; "warn" where a run seems to do harm; or "act", too: go back and learn from labels as given.
+        select: The round whose model is saved: "best" by agreement with held-out given labels, if there are any, or
+            "last".
+        patience: Stop after this many rounds without a better agreement; 0 to never stop early.
+        guard: "off"; "warn" if training makes the model worse; or "act": also return to the best round and train on
+            the given labels.
     """
 
     name: str = "custom"
@@ -106,7 +107,7 @@ class Experiment(Spec):
     @model_validator(mode="before")
     @classmethod
     def _complete_user_data(cls, settings: Any) -> Any:
-        """On user data and corrected labels: put no noise in, and do not take its ratio as known, unless set.
+        """On user data and corrected labels: add no noise and do not assume its ratio, unless set.
 
         Pydantic calls `before` validators from the last to the first, so this one runs before
         `_complete_centralized`, which completes the method.
@@ -137,7 +138,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> "Experiment":
-        """Refuse settings that do not fit one another."""
+        """Refuse settings that contradict each other."""
         if self.cohort > self.clients:
             raise ValueError(f"cohort = {self.cohort} is more than clients = {self.clients}")
         if self.noise.kind == "human" and self.data.name != "cifar10":
@@ -169,12 +170,9 @@ class Experiment(Spec):
         """Return the method for this experiment's label noise (tau = "known" becomes its ratio), with postprocessors.
 
         Args:
-            noise_key: a secret that the noise of differential privacy follows from; empty to draw it from the seed. A
-                client of a real federation has one of its own: whoever can draw the noise again can subtract it.
+            noise_key: a secret from which the noise of differential privacy is derived; empty to use the seed. Each
+                client of a real federation has its own: anyone who can reproduce the noise can subtract it.
         """
-        method = _build_method(self.method_name, self.method)
-        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
-        method = method.with_clients(self.clients)
         postprocessors: list[Postprocessor] = []
         if self.privacy.clip:
             postprocessors.append(GaussianDP(self.privacy.clip, self.privacy.noise, self.cohort, noise_key))
@@ -182,11 +180,13 @@ class Experiment(Spec):
             bounds = self.bounds
             postprocessors.append(NormBounds(bounds.quantile, bounds.margin, clips=not self.privacy.clip))
         if self.transport == "half":
-            postprocessors.append(Bfloat16())  # after privacy: it rounds what travels
+            postprocessors.append(Bfloat16())  # after privacy: it rounds what is sent
         if self.transport == "fixed":
             postprocessors.append(FixedPoint(self.cohort))
         postprocessors += self.server.postprocessors(self.rounds)
-        return with_postprocessors(method, postprocessors)
+        method = _build_method(self.method_name, self.method)
+        method = method.with_noise_rate(self.noise.kind, self.noise.expected_ratio).with_rounds(self.rounds)
+        return with_postprocessors(method.with_clients(self.clients), postprocessors)
 
     @property
     def method_name(self) -> str:
@@ -199,7 +199,7 @@ class Experiment(Spec):
         return SplitSpec(self.data, self.noise, self.clients, self.seed, self.setting == "centralized")
 
     def toml(self) -> str:
-        """Return all settings as TOML, which `rofl run FILE.toml` takes."""
+        """Return all settings as TOML, which `rofl run FILE.toml` accepts."""
         return tomli_w.dumps(_without_none(self.model_dump()))
 
 
@@ -226,7 +226,7 @@ def parse_experiment(settings: Settings) -> Experiment:
         path = [str(part) for part in first["loc"]]
         if first["type"] == "extra_forbidden":
             if isinstance(first["input"], Mapping) and first["input"]:
-                path.append(str(next(iter(first["input"]))))  # a table of its own, by a slip in the table's name
+                path.append(str(next(iter(first["input"]))))  # a misspelled table name
             raise unknown("setting", ".".join(path), all_keys(settings), "docs/settings.md") from None
         cause = first.get("ctx", {}).get("error", first["msg"])
         key = ".".join(part for part in path if "[" not in part and part not in ("int", "float"))
@@ -237,7 +237,7 @@ def experiment_from_toml(text: str) -> Experiment:
     """Return the experiment that `Experiment.toml` wrote.
 
     Raises:
-        UserError: The text is no TOML, or its settings do not fit.
+        UserError: The text is not TOML, or its settings do not fit.
     """
     try:
         return parse_experiment(tomllib.loads(text))
@@ -246,7 +246,7 @@ def experiment_from_toml(text: str) -> Experiment:
 
 
 def all_keys(settings: Settings) -> list[str]:
-    """Return every dotted key that may be set, for the method that these settings name."""
+    """Return all dotted keys of these settings and their method."""
     keys = [name for name in Experiment.model_fields if name not in (*_TABLES, "method")]
     for part, spec in _TABLES.items():
         keys += [f"{part}.{name}" for name in spec.model_fields]
@@ -267,13 +267,13 @@ def _build_method(name: str, settings: Settings) -> Method:
         return _adapter(kind).validate_python(parameters)
     except ValidationError as error:
         first = error.errors()[0]
-        key = f"method.{first['loc'][0]}" if first["loc"] else "method"  # no key: settings that do not fit together
+        key = f"method.{first['loc'][0]}" if first["loc"] else "method"  # no key: settings that contradict each other
         raise UserError(f"{key}: {first.get('ctx', {}).get('error', first['msg'])}.", _HELP) from None
 
 
 @functools.cache
 def _adapter(kind: type[Method]) -> TypeAdapter[Method]:
-    """Return what validates a method's settings, made once for each method."""
+    """Return the pydantic adapter of a method's settings; cached."""
     return TypeAdapter(kind)
 
 

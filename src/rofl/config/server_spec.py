@@ -1,4 +1,4 @@
-"""The tables `server` and `bounds`: the server's step of a round, and the limits on what one client can do to it."""
+"""The tables `server` and `bounds`: the server's step, and limits on one client's influence."""
 
 import math
 from typing import Annotated, Literal
@@ -14,15 +14,15 @@ class ServerSpec(Spec):
     """The table `server`: the server's step and the model that is evaluated.
 
     Attributes:
-        momentum: FedAvgM: the share of the last change that a round adds to its own; 0 for plain FedAvg.
-        lr: What the change of a round, momentum included, is multiplied by.
+        momentum: Server momentum (FedAvgM); 0 for plain FedAvg.
+        lr: The server's learning rate.
         average: The model that is evaluated and saved: "none" for that of the round, "mean" for the mean over rounds,
-            "moving" for a moving average over them. Clients train from the model of the round in any case.
-        average_from: The share of the rounds after which the average begins.
+            "moving" for a moving average over them. Clients always train from the model of the round.
+        average_from: The share of the rounds after which averaging starts.
         average_momentum: The momentum of the moving average.
-        robust: What takes the place of the mean over clients: "none" for the mean itself, "median", "trimmed" or
-            "krum"; the server has to see single updates.
-        bad_share: The share of the clients that may be bad, for "trimmed" and "krum".
+        robust: Robust aggregation instead of the mean: "none", "median", "trimmed" or "krum"; the server must see
+            single updates.
+        bad_share: The assumed share of bad clients, for "trimmed" and "krum".
     """
 
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -34,7 +34,7 @@ class ServerSpec(Spec):
     bad_share: Annotated[float, Field(gt=0, lt=0.5)] = 0.2
 
     def postprocessors(self, rounds: int) -> list[Postprocessor]:
-        """Return the postprocessors that these settings ask for in a run of so many rounds; none by default."""
+        """Return the postprocessors of these settings for a run of `rounds` rounds; none by default."""
         steps: list[Postprocessor] = []
         if self.robust != "none":
             steps.append(RobustSum(self.robust, self.bad_share))
@@ -51,11 +51,11 @@ class BoundsSpec(Spec):
 
     Attributes:
         on: Whether updates are clipped and checked.
-        quantile: Of the norms of a round's updates, by which the bound is set.
-        margin: How many times that quantile an update may be long.
-        max_share: The largest share of all declared samples that one site of three or more may have.
+        quantile: The quantile of a round's update norms that sets the bound.
+        margin: The bound, as a multiple of that quantile.
+        max_share: The largest share of all declared samples that one site may have, with three or more sites.
         rollback: Whether a round with an implausible result is undone.
-        aside: For how many rounds a client that corrupted one is excluded; twice as many each time.
+        aside: Rounds for which a client that corrupted one is excluded; doubled each time.
     """
 
     on: bool = False

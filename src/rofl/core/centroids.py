@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 _ROUNDING = 1e-3  # of weights that are whole numbers
-_SHARPNESS = 20.0  # times a cosine: a logit; a temperature that is fitted divides it again
-_LONGEST = 8.0  # times the longest centroid of the last round: no honest client's grows so fast
+_SHARPNESS = 20.0  # factor that turns a cosine into a logit; a fitted temperature divides it again
+_LONGEST = 8.0  # times the length of the last round's longest centroid: an honest client's never grows that fast
 
 
 def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -36,7 +36,7 @@ def class_means(features: Tensor, labels: Tensor, classes: int, keep: Tensor | N
 
 
 def weighted_means(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean feature of each class, where each sample counts for a class as far as its weight says.
+    """Return the mean feature of each class, weighted by each sample's weight for the class.
 
     Args:
         features: (n, d).
@@ -104,16 +104,16 @@ def similarity_labels(features: Tensor, centroids: Tensor) -> Tensor:
     tensor([0, 1])
     """
     length = torch.linalg.vector_norm(centroids, dim=1)  # (K,)
-    projection = features @ (centroids / length.unsqueeze(1)).T  # (n, K), NaN where a class has no centroid
+    projection = features @ (centroids / length.unsqueeze(1)).T  # (n, K), NaN if a class has no centroid
     return torch.where(length > 0, projection, -torch.inf).argmax(dim=1)
 
 
 def centroid_log_probs(features: Tensor, centroids: Tensor) -> Tensor:
-    """Return log-probabilities of the classes by how similar the features are to their centroids, (n, K).
+    """Return the log-probability of each class from the similarity of the features to its centroid, (n, K).
 
-    Cosines are taken about the mean of the centroids: features after a rectifier point in similar directions. How sure
-    the probabilities should be is left to a temperature (`rofl.core.noise_fit`). A class without a centroid counts as
-    the least similar one.
+    Cosines are taken about the mean of the centroids: features after a rectifier point in similar directions. A
+    temperature (`rofl.core.noise_fit`) then sets how confident the probabilities are. A class without a centroid
+    counts as the least similar one.
 
     Args:
         features: (n, d).
@@ -147,7 +147,7 @@ def confident_mask(features: Tensor, labels: Tensor, centroids: Tensor) -> Tenso
 def weighted_centroids(local: Tensor, stored: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return one client's summands of Eq. 11 and 12: w * local (K, d) and w (K, 1), with w = sim(stored, local).
 
-    w is 0 for a class of which the client has no sample, and 1 where there is no global centroid yet (round 1), so
+    w is 0 for a class of which the client has no sample, and 1 if there is no global centroid yet (round 1), so
     that the server then computes the plain mean.
 
     Args:
@@ -180,18 +180,18 @@ def global_centroids(weighted: Tensor, weights: Tensor, stored: Tensor) -> Tenso
 
 
 def check_centroid_sums(weighted: Tensor, weights: Tensor, stored: Tensor, clients: int) -> str | None:
-    """Return why sums of Eq. 11 and 12 cannot come from honest clients, or None where they can.
+    """Return the reason why honest clients cannot have sent these sums of Eq. 11 and 12, or None.
 
     Args:
         weighted: (K, d) sum of w * local.
         weights: (K, 1) sum of w.
-        stored: (K, d) global centroids that the server sent; where there are none, lengths are not judged.
+        stored: (K, d) global centroids that the server sent; if there are none, lengths are not checked.
         clients: how many clients are in the sums.
 
     >>> check_centroid_sums(torch.tensor([[9.0]]), torch.tensor([[0.001]]), torch.tensor([[2.0]]), clients=5)
     'its centroids are 4455 times as long as the last ones'
     """
-    first = weights[~has_centroid(stored)]  # where there is no global centroid yet, a client's weight is 0 or 1
+    first = weights[~has_centroid(stored)]  # if there is no global centroid yet, a client's weight is 0 or 1
     whole = bool(((first - first.round()).abs() < _ROUNDING).all())
     if not whole or not bool(((weights > -1e-5) & (weights < clients * (1 + 1e-5))).all()):
         return "its similarities are not between 0 and 1"

@@ -1,4 +1,4 @@
-"""How good a classifier is, by labels and probabilities: accuracy, each class, confusions, and calibration."""
+"""Metrics of a classifier from labels and probabilities: accuracy, per-class metrics, confusions, calibration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ BINS = 10  # of confidence, from 0 to 1, in the reliability diagram
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """How well one class is recognised; a share is None where its denominator is zero.
+    """Precision, recall and F1 of one class; None if the denominator is zero.
 
     Attributes:
-        name: of the class.
-        support: samples that are labelled as it.
-        predicted: samples that are predicted as it.
-        precision: of those predicted as it, the share that is labelled so.
-        recall: of those labelled as it, the share that is predicted so.
-        f1: the harmonic mean of both.
+        name: the class.
+        support: the number of samples with this label.
+        predicted: the number of samples that are predicted as this class.
+        precision: the share of `predicted` that has this label.
+        recall: the share of `support` that is predicted as this class.
+        f1: the harmonic mean of precision and recall.
     """
 
     name: str
@@ -31,14 +31,14 @@ class ClassMetrics:
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Samples whose confidence, the probability of the predicted class, lies between two numbers.
+    """A bin of a reliability diagram: samples whose confidence (probability of the predicted class) lies in a range.
 
     Attributes:
-        low: the smallest confidence, which is not in the bin, except 0.
-        high: the largest.
-        samples: how many there are.
-        confidence: the mean of theirs; None where there are none.
-        accuracy: the share of them that is predicted as labelled; None where there are none.
+        low: the lower edge, exclusive except for 0.
+        high: the upper edge, inclusive.
+        samples: the number of samples in the bin.
+        confidence: their mean confidence; None for an empty bin.
+        accuracy: the share of them whose prediction equals the label; None for an empty bin.
     """
 
     low: float
@@ -49,21 +49,21 @@ class ReliabilityBin:
 
     @property
     def gap(self) -> float:
-        """The distance between confidence and accuracy; 0 where there are no samples."""
+        """The distance between confidence and accuracy; 0 if there are no samples."""
         return 0.0 if self.confidence is None or self.accuracy is None else abs(self.confidence - self.accuracy)
 
 
 @dataclass(frozen=True)
 class Classification:
-    """How good predictions are, by labels.
+    """Metrics of predictions against labels.
 
     Attributes:
-        samples: how many were predicted.
-        accuracy: the share that is predicted as labelled, in per cent.
+        samples: the number of predictions.
+        accuracy: the share of predictions that equal the label, in per cent.
         classes: the metrics of each class.
         confusion: (K, K) samples by label (row) and prediction (column).
-        calibration_error: the mean over samples of the distance between confidence and accuracy, in ten bins (ECE).
-        reliability: these bins.
+        calibration_error: the expected calibration error (ECE) over ten bins.
+        reliability: the bins.
     """
 
     samples: int
@@ -75,7 +75,7 @@ class Classification:
 
 
 def class_probabilities(logits: Tensor) -> Tensor:
-    """Return probabilities (n, K) float64; where logits overflow, all classes are equally probable.
+    """Return the softmax of logits, (n, K) float64; a row that overflows becomes uniform.
 
     >>> import torch
     >>> class_probabilities(torch.tensor([[0.0, 0.0], [float("inf"), 0.0]])).tolist()
@@ -85,7 +85,7 @@ def class_probabilities(logits: Tensor) -> Tensor:
 
 
 def classification(labels: Tensor, probabilities: Tensor, names: Sequence[str]) -> Classification:
-    """Return how good predictions are.
+    """Return the metrics of predictions.
 
     Args:
         labels: (n,) with n > 0.
@@ -116,7 +116,7 @@ def reliability(confidence: Tensor, right: Tensor) -> list[ReliabilityBin]:
 
     Args:
         confidence: (n,) the probability of each predicted class.
-        right: (n,) whether it is the label.
+        right: (n,) whether the prediction equals the label.
     """
     places = ((confidence * BINS).ceil().long() - 1).clamp(0, BINS - 1)
     counts = places.bincount(minlength=BINS).tolist()

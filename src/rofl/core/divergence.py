@@ -31,7 +31,7 @@ def feature_divergence(means: Tensor, counts: Tensor) -> float:
         counts: (C, K) the number of samples behind each mean.
 
     Returns:
-        From 0 (equal directions) to 2; 0 where no two clients share a class.
+        From 0 (equal directions) to 2 (opposite); 0 if no two clients share a class.
 
     >>> same, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     >>> feature_divergence(torch.stack([same, other]), torch.ones(2, 1))

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from rofl.core.tensors import Tensors, zeros_like
 
-RandomBytes: TypeAlias = Callable[[int], bytes]  # returns so many random bytes, others at each call
+RandomBytes: TypeAlias = Callable[[int], bytes]  # returns this many fresh random bytes at each call
 NoiseSource: TypeAlias = torch.Generator | RandomBytes  # a seeded generator is for simulations only
 
 _ROUNDING = 1e-6  # clipped vectors are shorter than allowed by this share, so that rounding never makes them longer
@@ -71,7 +71,7 @@ def l2_norm(tensors: Tensors) -> float:
 
 
 def clip_norm(tensors: Tensors, bound: float) -> Tensors:
-    """Return the tensors scaled down to the norm `bound`, or as they are if their norm is not larger.
+    """Return the tensors scaled down to the norm `bound`; unchanged if their norm is not larger.
 
     Tensors whose norm is not finite become zero, since they cannot be bounded otherwise.
 
@@ -91,7 +91,7 @@ def add_noise(tensors: Tensors, spread: float, rng: NoiseSource) -> Tensors:
 
     Args:
         tensors: the values.
-        spread: the standard deviation; 0 to return the tensors as they are.
+        spread: the standard deviation; 0 returns the tensors unchanged.
         rng: the source of the noise; see `standard_normal`.
     """
     if spread == 0:
@@ -106,8 +106,8 @@ def standard_normal(like: Tensor, rng: NoiseSource = os.urandom) -> Tensor:
 
     Args:
         like: the tensor.
-        rng: a seeded generator, for simulations only: whoever knows the seed can draw the noise again and subtract
-            it. Or a source of bytes that nobody else can draw: `secret_bytes`, or the operating system's entropy.
+        rng: a seeded generator, for simulations only: anyone who knows the seed can draw the same noise and
+            subtract it. Or a secret source of bytes: `secret_bytes`, or the operating system's entropy.
     """
     if isinstance(rng, torch.Generator):
         return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)
@@ -118,14 +118,14 @@ def standard_normal(like: Tensor, rng: NoiseSource = os.urandom) -> Tensor:
 
 
 def secret_bytes(key: bytes, *facts: str) -> RandomBytes:
-    """Return a source of bytes that follow from a secret key and from facts, and that nobody without the key can draw.
+    """Return a pseudorandom source of bytes, keyed by a secret and by facts; without the key it cannot be predicted.
 
-    Noise that follows from what it is added to is the same however often somebody asks. Fresh noise would average out
-    over many answers.
+    Noise that is derived from the value it is added to stays the same when the value is requested again. Fresh noise
+    would average out over many requests.
 
     Args:
         key: the secret.
-        *facts: what the noise is for; others give unrelated bytes.
+        *facts: identify the use of the noise; different facts give unrelated bytes.
     """
     seed = hmac.digest(key, "\x1f".join(facts).encode(), "sha256")
     numbers = itertools.count()

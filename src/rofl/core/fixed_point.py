@@ -1,8 +1,8 @@
-"""Numbers as integers: whole multiples of a power of two, whose sums are exact and do not depend on their order.
+"""Fixed-point numbers: integer multiples of a power of two, whose sums are exact and independent of the order.
 
 A sum of floats depends on the order of its summands, and floats cannot be masked. Integers modulo 2^64 have neither
 problem: `int64` tensors wrap around when they are added, and the sum is right as long as the true sum lies within
-+-2^63. `largest` says how large a summand may be so that it does.
++-2^63. `largest` returns the largest summand for which this holds.
 """
 
 import math
@@ -19,7 +19,7 @@ _EXACT = 1 << 53  # the largest sum of numbers, in steps: up to here float64 hol
 
 
 def largest(clients: int) -> float:
-    """Return the largest absolute value in a tensor of one of so many clients.
+    """Return the largest absolute value that a tensor of one of `clients` clients may hold.
 
     >>> largest(clients=4) == 2**36
     True
@@ -32,10 +32,10 @@ def encode(tensors: Tensors, clients: int) -> Tensors:
 
     Args:
         tensors: the summand of one client.
-        clients: how many summands there are at most.
+        clients: the largest number of summands.
 
     Raises:
-        ValueError: a tensor is not float32, not finite, or larger than `largest(clients)`; its name is in the text.
+        ValueError: a tensor is not float32, not finite, or larger than `largest(clients)`; the message names it.
 
     >>> encode({"w": torch.tensor([1.0, -0.5])}, clients=2)["w"].tolist()
     [16777216, -8388608]
@@ -55,7 +55,7 @@ def _encode(name: str, value: Tensor, clients: int) -> Tensor:
 
 
 def is_fixed(tensors: Tensors) -> bool:
-    """Return whether tensors are in fixed point: integers, as `encode` returns them."""
+    """Return whether tensors are in fixed point, as `encode` returns them."""
     return any(value.dtype == torch.int64 for value in tensors.values())
 
 
@@ -72,7 +72,7 @@ def round_number(name: str, value: float, clients: int) -> float:
     """Return a number rounded to a multiple of 2^-16, half to even; sums of such floats are exact.
 
     Args:
-        name: what it is, for the error.
+        name: of the number, for the error message.
         value: the summand of one client.
         clients: how many summands there are at most.
 
@@ -91,5 +91,5 @@ def round_number(name: str, value: float, clients: int) -> float:
 
 
 def largest_number(clients: int) -> float:
-    """Return the largest absolute value of a number of one of so many clients."""
+    """Return the largest absolute value that a number of one of `clients` clients may have."""
     return _EXACT // clients / (1 << NUMBER_BITS)

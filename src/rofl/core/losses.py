@@ -1,7 +1,7 @@
 """Losses, one value per sample, and the selection of samples by their loss.
 
 The terms of the total loss of the paper (Eq. 9) and of Joint Optimization come first, then small-loss selection
-(Eq. 2), then losses that resist wrong labels by themselves. All take log-probabilities or probabilities.
+(Eq. 2), then losses that are robust to wrong labels. All take log-probabilities or probabilities.
 """
 
 import math
@@ -98,7 +98,7 @@ def divergence(labels: Tensor, log_probs: Tensor) -> Tensor:
 
 
 def prior(log_probs: Tensor) -> Tensor:
-    """Return KL(uniform || mean prediction of the batch): L_p of Joint Optimization, which keeps all classes in use.
+    """Return KL(uniform || mean prediction of the batch): L_p of Joint Optimization, against collapse to few classes.
 
     >>> prior(torch.tensor([[1.0, 0.0], [0.0, 1.0]]).log())
     tensor(0.)
@@ -108,14 +108,14 @@ def prior(log_probs: Tensor) -> Tensor:
 
 
 def memory(probs: Tensor, remembered: Tensor) -> Tensor:
-    """Return the memory term of each sample, (n,): log(1 - <p, m>), which falls as p comes closer to what it was.
+    """Return the memory term of each sample, (n,): log(1 - <p, m>), which falls as p approaches its moving average m.
 
     It is the regularizer of early-learning regularization (Liu et al. 2020, Eq. 6), with m scaled by its own largest
-    entry: a memory that is unsure of the class has little weight.
+    entry: an uncertain memory has little weight.
 
     Args:
         probs: (n, K) the model's probabilities.
-        remembered: (n, K) the moving average of former ones, without gradient.
+        remembered: (n, K) the moving average of earlier probabilities, without gradient.
 
     >>> sure, unsure = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.5, 0.5]])
     >>> [round(float(memory(torch.tensor([[0.5, 0.5]]), m)), 3) for m in (sure, unsure)]

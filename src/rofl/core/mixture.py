@@ -1,8 +1,7 @@
-"""Statistics that tell right labels from wrong ones: a mixture of two Gaussians over losses, and intrinsic dimension.
+"""Statistics that separate right labels from wrong ones: a two-component Gaussian mixture, intrinsic dimension.
 
 A mixture is a tensor (2, 3): mean, standard deviation and weight of each component, the smaller mean first; the
-component of small losses has the right labels. It is fitted to weighted values, so that a histogram does as well as
-the values themselves.
+component of small losses has the right labels. It is fitted to weighted values, so a histogram can replace the values.
 """
 
 import math
@@ -11,20 +10,20 @@ import torch
 from torch import Tensor
 
 _LEAST_WEIGHT = 1e-8  # of a component that has no values, and the least standard deviation that is divided by
-_LEAST = 1e-6  # keeps ratios and logarithms finite where points coincide
+_LEAST = 1e-6  # keeps ratios and logarithms finite if points coincide
 
 
 def fit_mixture(
     values: Tensor, weights: Tensor | None = None, start: Tensor | None = None, steps: int = 50, floor: float = 0.02
 ) -> Tensor:
-    """Return the mixture (2, 3) float64 after some steps of expectation maximization.
+    """Return the mixture (2, 3) float64 after a fixed number of EM steps.
 
     Args:
-        values: (n,) or the centres of a histogram's bins.
+        values: (n,) the values, or the centres of a histogram's bins.
         weights: (n,) how often each value occurs; 1 each if None.
-        start: (2, 3) where to start from; if None, the values below and above their mean.
-        steps: of expectation maximization.
-        floor: the least standard deviation.
+        start: (2, 3) the initial mixture; if None, from the values below and above their mean.
+        steps: EM steps.
+        floor: the smallest standard deviation.
 
     >>> fit_mixture(torch.tensor([0.0, 0.1, 0.9, 1.0]))[:, 0].round(decimals=2)
     tensor([0.0500, 0.9500], dtype=torch.float64)
@@ -44,7 +43,7 @@ def fit_mixture(
 
 
 def clean_probability(values: Tensor, mixture: Tensor) -> Tensor:
-    """Return the probability (n,) of each value to belong to the component of the smaller mean.
+    """Return the probability (n,) that each value belongs to the component with the smaller mean.
 
     >>> mixture = torch.tensor([[0.0, 0.1, 0.5], [1.0, 0.1, 0.5]])
     >>> clean_probability(torch.tensor([0.0, 0.5, 1.0]), mixture).round(decimals=2)
@@ -55,7 +54,7 @@ def clean_probability(values: Tensor, mixture: Tensor) -> Tensor:
 
 
 def responsibilities(values: Tensor, mixture: Tensor) -> Tensor:
-    """Return the probability (2, n) of each component, given a value."""
+    """Return the posterior probability (2, n) of each component for each value."""
     mean, std, weight = (column.unsqueeze(1) for column in mixture.unbind(dim=1))  # (2, 1) each
     std = std.clamp(min=_LEAST_WEIGHT)
     log_density = -(((values - mean) / std).square()) / 2 - std.log() - math.log(2 * math.pi) / 2
@@ -78,7 +77,7 @@ def local_intrinsic_dimension(points: Tensor, neighbours: int) -> Tensor:
 
     Args:
         points: (n, d).
-        neighbours: k; fewer where there are fewer other points.
+        neighbours: k; fewer if there are fewer other points.
 
     >>> line = torch.arange(50.0).unsqueeze(1)
     >>> round(float(local_intrinsic_dimension(line, neighbours=20).median()), 1)
@@ -88,6 +87,6 @@ def local_intrinsic_dimension(points: Tensor, neighbours: int) -> Tensor:
     if count < 2:
         return torch.zeros(len(points), dtype=points.dtype, device=points.device)
     distances = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
-    distances.fill_diagonal_(torch.inf)  # a point is no neighbour of itself
+    distances.fill_diagonal_(torch.inf)  # without the point itself
     nearest = distances.topk(count, dim=1, largest=False).values.sort(dim=1).values + _LEAST  # (n, k)
     return -count / ((nearest / nearest[:, -1:]).log().sum(dim=1) - _LEAST)

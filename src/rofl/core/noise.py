@@ -1,8 +1,8 @@
-"""Label noise, by transition matrices and by the sample.
+"""Label noise: by a transition matrix, or dependent on the sample.
 
 Everywhere, Q[i, j] = P(noisy = j | true = i), so rows sum to 1 (the paper's orientation). Noise that depends on the
-sample is that of Wu et al. 2023 (FedNoRo, "instance-dependent noise"): the wrong labels are drawn by 1 - p(true class),
-without replacement, and each becomes another class by a simple model's probabilities.
+sample is that of Wu et al. 2023 (FedNoRo, "instance-dependent noise"): samples are drawn without replacement, with
+weights 1 - p(true class), and each gets another class, drawn from a simple model's probabilities.
 """
 
 from collections.abc import Callable
@@ -54,13 +54,13 @@ def pair(classes: int, ratio: float) -> Tensor:
 
 
 def redraw(classes: int, ratio: float) -> Tensor:
-    """Return Q of labels that are drawn anew from all classes, the true one included, (K, K) float64.
+    """Return Q of labels that are redrawn uniformly from all classes, including the true one, (K, K) float64.
 
-    FedCorr's noise (Xu et al. 2022). Of the labels that are drawn anew, 1 / K stay right.
+    FedCorr's noise (Xu et al. 2022). A share of 1 / K of the redrawn labels stays right.
 
     Args:
         classes: K, at least 2.
-        ratio: the share that is drawn anew, in [0, 1).
+        ratio: the share that is redrawn, in [0, 1).
 
     >>> redraw(2, 0.4)
     tensor([[0.8000, 0.2000],
@@ -125,7 +125,7 @@ def assign_groups(clients: int, groups: int, generator: torch.Generator) -> Tens
     Args:
         clients: the number of clients.
         groups: the number of groups.
-        generator: the source of randomness.
+        generator: the random generator.
 
     >>> assign_groups(10, 5, torch.Generator().manual_seed(0)).bincount()
     tensor([2, 2, 2, 2, 2])
@@ -140,7 +140,7 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
     Args:
         labels: (n,) true labels.
         matrix: Q, (K, K).
-        generator: the source of randomness; one number is drawn for each label.
+        generator: the random generator; one number is drawn for each label.
 
     >>> corrupt(torch.tensor([0, 1, 2]), pair(3, 0.0), torch.Generator().manual_seed(0))
     tensor([0, 1, 2])
@@ -155,7 +155,7 @@ def corrupt(labels: Tensor, matrix: Tensor, generator: torch.Generator) -> Tenso
 
 
 def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
-    """Return the share of labels that are wrong; a draw at ratio 0.4 rarely gives exactly 0.4.
+    """Return the share of wrong labels; sampled noise of ratio 0.4 rarely has exactly 0.4.
 
     Args:
         labels: (n,) given labels.
@@ -168,7 +168,7 @@ def empirical_noise_rate(labels: Tensor, truth: Tensor) -> float:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Check that labels are one row of whole numbers in 0 .. classes - 1.
+    """Check that labels are a vector of integers in 0 .. classes - 1.
 
     Raises:
         ValueError: they are not.
@@ -187,13 +187,13 @@ def _check(classes: int, ratio: float) -> None:
 
 
 def confuse(labels: Tensor, probabilities: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
-    """Return labels (n,) of which a share is wrong, each wrong one by the probabilities of its sample.
+    """Return labels (n,) with a share of wrong ones, drawn from the class probabilities of each sample.
 
     Args:
         labels: (n,) true labels.
-        probabilities: (n, K) of a model for the samples.
+        probabilities: (n, K) a model's class probabilities.
         ratio: the share of wrong labels, exact up to rounding; from 0 to below 1.
-        generator: the source of randomness.
+        generator: the random generator.
 
     >>> truth, probabilities = torch.zeros(10, dtype=torch.long), torch.full((10, 3), 1 / 3)
     >>> int((confuse(truth, probabilities, 0.4, torch.Generator().manual_seed(0)) != truth).sum())
@@ -214,9 +214,9 @@ def confuse(labels: Tensor, probabilities: Tensor, ratio: float, generator: torc
 
 
 def linear_probabilities(features: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> Tensor:
-    """Return probabilities (n, K) by linear discriminant analysis, each sample's by a fit that did not see it.
+    """Return cross-fitted class probabilities (n, K) of linear discriminant analysis.
 
-    The samples are split into two halves, and the fit of one half predicts the other.
+    The samples are split into two halves; the model fitted on one half predicts the other.
 
     Args:
         features: (n, d).

@@ -1,8 +1,8 @@
-"""Norms as counts: how many clients have an update of about this size. Counts add up, and a quantile follows from them.
+"""Histograms of update norms over clients. They can be summed, and a quantile can be read from the sum.
 
-One client's row has a single 1, so that no client counts for more than one, whatever its norm is. Adaptive clipping
-(Andrew et al. 2021, arXiv 1905.03871) counts on both sides of one bound, which then takes many rounds to come near a
-quantile. Counts in bins find it in the round itself, up to the width of a bin.
+A client's row has a single 1, so every client counts once, whatever its norm. Adaptive clipping
+(Andrew et al. 2021, arXiv 1905.03871) counts norms below one bound, which then needs many rounds to approach a
+quantile. A histogram gives it in the same round, up to the width of a bin.
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 _STEPS = 2  # bins for each factor of two
-_SMALLEST, _LARGEST = -20, 20  # powers of two between which norms are told apart
+_SMALLEST, _LARGEST = -20, 20  # powers of two that the bins cover
 BINS = (_LARGEST - _SMALLEST) * _STEPS + 1
 
 
@@ -28,16 +28,16 @@ def count_norm(norm: float) -> Tensor:
 
 
 def upper_edge(place: int) -> float:
-    """Return the largest norm of a bin; the last one also has all norms above it."""
+    """Return the upper edge of a bin; the last bin also counts all larger norms."""
     return float(2.0 ** (_SMALLEST + place / _STEPS))
 
 
 def quantile(counts: Tensor, share: float) -> float:
-    """Return the norm that a share of the clients does not exceed, rounded up to the edge of a bin.
+    """Return a quantile of the clients' norms, rounded up to the edge of a bin.
 
     Args:
-        counts: (BINS,) a sum of rows; what is below zero counts as zero.
-        share: 0 to 1.
+        counts: (BINS,) a sum of rows; negative counts are set to zero.
+        share: the quantile, 0 to 1.
 
     >>> quantile(count_norm(1.0) + count_norm(3.0) + count_norm(1e9), 0.5)
     4.0

@@ -43,7 +43,7 @@ def densities(similar: Tensor) -> Tensor:
 def closeness(similar: Tensor, density: Tensor) -> Tensor:
     """Return eta of Han's Eq. 4, (m,): the similarity to the most similar denser image.
 
-    The densest images have none; their eta is their smallest similarity to any image.
+    The densest images have no denser one; their eta is their smallest similarity to any image.
 
     Args:
         similar: (m, m) of `pair_similarities`.
@@ -60,11 +60,11 @@ def closeness(similar: Tensor, density: Tensor) -> Tensor:
 def select_prototypes(features: Tensor, count: int) -> Tensor:
     """Return the rows of the prototypes of one class.
 
-    They are the densest images with eta < 0.95, followed by the densest others where those are fewer than `count`.
+    The densest images with eta < 0.95; if there are fewer than `count`, the densest of the others are added.
 
     Args:
         features: (m, d) of the images of the class.
-        count: p, how many to select; all images if there are fewer.
+        count: p, the number of prototypes; all images if there are fewer.
 
     >>> select_prototypes(torch.tensor([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]), count=2).tolist()
     [1, 3]

@@ -12,19 +12,19 @@ from typing import Any, Generic, TypeVar, cast
 
 from rofl.errors import UserError, unknown
 
-_HINT = "package.module:name, where Python finds it; PYTHONPATH=. for one in this folder"
+_HINT = "package.module:name, importable by Python; PYTHONPATH=. for a module in this folder"
 _TRUST = "PYTHONPATH=. for a module of your own in this folder, or import it before, in Python"
 _Value = TypeVar("_Value")
 
 
 class Registry(dict[str, _Value], Generic[_Value]):
-    """A dictionary of named things that others may add to.
+    """A registry of named objects, which other packages can extend.
 
     `find` looks a name up among the built-in entries, then among the entry points that installed packages declare,
     and imports a name of the form `package.module:attribute`.
 
     Args:
-        kind: what the entries are, for error messages, such as "method".
+        kind: the kind of entry for error messages, such as "method".
         group: the entry point group of installed packages, such as "rofl.methods".
         built_in: the entries of this package.
     """
@@ -37,7 +37,7 @@ class Registry(dict[str, _Value], Generic[_Value]):
         """Return the entry of a name.
 
         Raises:
-            UserError: the name is not text, or nothing is found under it; the nearest name is suggested.
+            UserError: the name is not text, or unknown; the nearest name is suggested.
         """
         if not isinstance(name, str):
             raise UserError(f"The name of a {self.kind} is text, not {name!r}.", ", ".join(self))
@@ -50,17 +50,17 @@ class Registry(dict[str, _Value], Generic[_Value]):
         raise unknown(self.kind, name, self.names())
 
     def check_file_name(self, name: Any) -> None:
-        """Refuse a name of a file that may have been made by somebody else, if it could bring code along.
+        """Refuse a name that an untrusted file contains, if looking it up could run that file's author's code.
 
-        A run folder or a file of settings may name an installed package, or a module that this program or its command
-        line names too. It may name neither a module that lies in the current folder, where an archive may have been
-        unpacked, nor what the standard library or other packages are for: `runpy:run_path` would run a file.
+        A run folder or settings file may name an installed package, or a module that the program or the command line
+        names as well. It may not name a module in the current folder, where an archive may have been unpacked, nor
+        arbitrary functions of the standard library or other packages: `runpy:run_path` would run a file.
 
         Args:
-            name: as the file has it.
+            name: the name in the file.
 
         Raises:
-            UserError: it is such a name.
+            UserError: the name is refused.
         """
         if not isinstance(name, str) or ":" not in name or name in self:
             return
@@ -71,10 +71,10 @@ class Registry(dict[str, _Value], Generic[_Value]):
         if not _is_library(module):
             found = self._import(name)
         if _is_library(module) or isinstance(found, ModuleType) or not self.is_meant(found):
-            raise UserError(f"A file names the {self.kind} {name!r}, which is none.", "a name that rofl lists")
+            raise UserError(f"A file names the {self.kind} {name!r}, which is not one.", "a name that rofl lists")
 
     def is_meant(self, found: object) -> bool:
-        """Return whether something that a file names was written to be such an entry, as far as can be told."""
+        """Return whether an object that a file names is meant as an entry here, as far as can be checked."""
         module = getattr(found, "__module__", None) if hasattr(found, "__qualname__") else None  # a class or function
         return not _is_library(module or "")
 
@@ -105,18 +105,18 @@ class Registry(dict[str, _Value], Generic[_Value]):
 
 
 def _is_library(module: str) -> bool:
-    """Return whether a module is one of Python's own."""
+    """Return whether a module is part of the standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _is_installed(module: str) -> bool:
-    """Return whether a module is found elsewhere than in the current folder, or in that of the program that runs."""
+    """Return whether a module is installed, i.e. is found outside the current folder and the program's own folder."""
     try:
         spec = find_spec(module.partition(".")[0])
     except (ImportError, ValueError):
         return False
     if spec is None:
-        return True  # the import says that it is not there
+        return True  # the import reports a missing module
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     named = {Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
     own = {Path.cwd().resolve(), *([Path(main).resolve().parent] if main else [])} - named

@@ -19,7 +19,7 @@ def derive(seed: int, *key: int | str) -> int:
 
     Args:
         seed: of the run.
-        *key: texts and whole numbers that name the purpose.
+        *key: strings and integers that name the purpose.
 
     >>> derive(0, "noise") == derive(0, "noise")
     True
@@ -36,7 +36,7 @@ def generator(seed: int, *key: int | str) -> torch.Generator:
 
 
 def numpy_generator(seed: int, *key: int | str) -> np.random.Generator:
-    """Return a numpy generator for one purpose; for Dirichlet draws, which torch takes from its global state only."""
+    """Return a numpy generator for one purpose; for Dirichlet draws, for which torch accepts no generator."""
     return np.random.default_rng(derive(seed, *key))
 
 
@@ -44,9 +44,9 @@ def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
     """Return `torch.randperm(population)[:count]` in time and memory that depend on `count` alone.
 
     Args:
-        population: the numbers 0 to population - 1 are sampled from, without replacement.
-        count: how many; all if there are fewer.
-        rng: the source of randomness.
+        population: samples are drawn from 0 to population - 1, without replacement.
+        count: the number of samples; at most `population`.
+        rng: the random generator.
 
     >>> sample(10**9, 3, generator(0, "cohort")) == sample(10**9, 3, generator(0, "cohort"))
     True
@@ -71,7 +71,7 @@ def sample(population: int, count: int, rng: torch.Generator) -> list[int]:
 def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
     """Seed torch's global state inside a `with` block, and restore the caller's state afterwards.
 
-    For what takes no generator: layer initialisation and dropout.
+    For operations that accept no generator: layer initialisation and dropout.
 
     Args:
         seed: the seed inside the block.
@@ -87,7 +87,7 @@ def seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Let torch compute on one thread inside of the block."""
+    """Limit torch to one thread inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

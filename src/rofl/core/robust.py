@@ -17,7 +17,7 @@ RobustKind = Literal["none", "median", "trimmed", "krum"]
 
 
 def median(changes: Sequence[Tensors]) -> Tensors:
-    """Return the median of each number; of two middle ones their mean.
+    """Return the coordinate-wise median; the mean of the two middle values for an even number of clients.
 
     >>> median([{"w": torch.tensor([1.0])}, {"w": torch.tensor([2.0])}, {"w": torch.tensor([900.0])}])
     {'w': tensor([2.])}
@@ -26,7 +26,7 @@ def median(changes: Sequence[Tensors]) -> Tensors:
 
 
 def trimmed_mean(changes: Sequence[Tensors], cut: int) -> Tensors:
-    """Return the mean of each number without the `cut` smallest and the `cut` largest ones.
+    """Return the coordinate-wise mean without the `cut` smallest and the `cut` largest values.
 
     >>> trimmed_mean([{"w": torch.tensor([float(x)])} for x in (1, 2, 4, -900)], cut=1)
     {'w': tensor([1.5000])}
@@ -35,11 +35,11 @@ def trimmed_mean(changes: Sequence[Tensors], cut: int) -> Tensors:
 
 
 def krum(changes: Sequence[Tensors], bad: int) -> list[int]:
-    """Return the clients that Multi-Krum keeps: all but `bad`, those with the smallest distances to their neighbours.
+    """Return the clients that Multi-Krum keeps: all but the `bad` ones with the largest distances to their neighbours.
 
     Args:
-        changes: of each client.
-        bad: how many clients may be bad.
+        changes: the update of each client.
+        bad: the number of clients that may be bad.
     """
     distances = distance_matrix(changes).square()
     nearest = max(1, len(changes) - bad - 2)
@@ -49,19 +49,20 @@ def krum(changes: Sequence[Tensors], bad: int) -> list[int]:
 
 
 def distance_matrix(changes: Sequence[Tensors]) -> Tensor:
-    """Return the Euclidean distances (m, m) between clients' changes, as of vectors."""
+    """Return the pairwise Euclidean distances (m, m) between the clients' flattened updates."""
     rows = torch.stack([torch.cat([value.flatten() for value in each.values()]) for each in changes])
     return torch.stack([(rows - row).norm(dim=1) for row in rows]).double()
 
 
 def outliers(changes: Sequence[Tensors], factor: float = 2.0) -> list[int]:
-    """Return the clients that lie far from the others, the farthest first.
+    """Return the clients whose updates are outliers, the farthest first.
 
-    A client's distance is the median of those to the others; far is `factor` times the median of these.
+    A client's distance is the median of its distances to the others; an outlier has more than `factor` times the median
+    of these distances.
 
     Args:
-        changes: of each client; with fewer than three nobody can be told from the others.
-        factor: how many times as far.
+        changes: the update of each client; with fewer than three clients there are no outliers.
+        factor: the threshold, in medians.
     """
     if len(changes) < 3 or not changes[0]:
         return []
@@ -74,7 +75,7 @@ def outliers(changes: Sequence[Tensors], factor: float = 2.0) -> list[int]:
 
 
 def expected_bad(clients: int, share: float) -> int:
-    """Return how many of so many clients may be bad: a share of them, rounded up, and less than half.
+    """Return how many clients may be bad: a share of them, rounded up, but less than half.
 
     >>> [expected_bad(clients, 0.2) for clients in (2, 3, 5, 10)]
     [0, 1, 1, 2]

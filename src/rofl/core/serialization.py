@@ -23,7 +23,7 @@ def serialize(groups: Mapping[str, Tensors], metadata: Mapping[str, Any]) -> byt
 
     Args:
         groups: tensors on any device; a group's name must not contain a slash.
-        metadata: anything that JSON can hold, under keys other than "groups".
+        metadata: JSON-serializable values; the key "groups" is reserved.
     """
     flat = {
         # copied, since safetensors refuses tensors that share memory
@@ -35,10 +35,10 @@ def serialize(groups: Mapping[str, Tensors], metadata: Mapping[str, Any]) -> byt
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text from elsewhere.
+    """Return the value of an untrusted JSON text.
 
     Raises:
-        ValueError: it is no JSON, or is nested too deeply.
+        ValueError: it is not JSON, or is nested too deeply.
 
     >>> parse_json("[" * 100_000)
     Traceback (most recent call last):
@@ -55,7 +55,7 @@ def deserialize(raw: bytes) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Return the groups of tensors and the metadata that `serialize` was given.
 
     Raises:
-        ValueError: the bytes are truncated, damaged, or something else.
+        ValueError: the bytes are truncated, damaged, or in another format.
     """
     try:
         flat = safetensors.torch.load(raw)
@@ -76,11 +76,11 @@ def parse_record(kind: type[_Record], text: str, source: str, version: int) -> _
     Args:
         kind: the record's class.
         text: the JSON.
-        source: what it is or where it comes from, the beginning of error messages.
-        version: the format version that is read here; the text may lack one.
+        source: the origin of the text, which error messages begin with.
+        version: the supported format version; the text may lack one.
 
     Raises:
-        UserError: the text is something else, or of another format version.
+        UserError: the text is not such a record, or has another format version.
     """
     try:
         content: Any = parse_json(text)

@@ -27,15 +27,15 @@ RENAMED_VALUES = {("data.partition", "drawn"): "sampled", ("data.partition", "gi
 
 
 class Spec(BaseModel):
-    """A pydantic model of one table of settings, which is immutable and refuses unknown keys and infinite numbers."""
+    """A pydantic model of one table of settings; immutable, and strict about unknown keys and infinite numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def rename(key: str, value: Any) -> tuple[str, Any]:
-    """Return a dotted key and its value under their present names.
+    """Return a dotted key and its value under their current names.
 
-    A key or value that was not renamed is returned as it is.
+    A key or value that was not renamed is returned unchanged.
 
     >>> rename("data.light", 0.5), rename("data.partition", "drawn")
     (('data.brightness', 0.5), ('data.partition', 'sampled'))

@@ -24,7 +24,7 @@ def float_entries(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def to_device(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Tensors:
-    """Return the tensors on a device; those that are on it already are not copied."""
+    """Return the tensors on a device; tensors that are already there are not copied."""
     return {name: value.to(device) for name, value in tensors.items()}
 
 
@@ -51,8 +51,8 @@ def scaled_difference(new: Mapping[str, torch.Tensor], old: Mapping[str, torch.T
     """Return factor * (new - old) of each tensor: the update that a client sends to the server for Eq. 10.
 
     Args:
-        new: the tensors after local training; may hold more names than `old`.
-        old: the tensors that training started from; their names are those of the result.
+        new: the tensors after local training; may have more names than `old`.
+        old: the tensors before local training; the result has their names.
         factor: the client's weight, its number of samples n_k.
     """
     return {name: (new[name] - old[name]) * factor for name in old}
@@ -61,7 +61,7 @@ def scaled_difference(new: Mapping[str, torch.Tensor], old: Mapping[str, torch.T
 def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
     """Return float32 tensors rounded to bfloat16: half the bytes, the same range, 8 bits of precision instead of 24.
 
-    It is not float16, whose largest number is 65504: n_k * (w_k - w) may exceed that. Other types stay as they are.
+    It is not float16, whose largest number is 65504: n_k * (w_k - w) may exceed that. Other types are not changed.
 
     >>> to_bf16({"w": torch.tensor([1.001, 70000.0])})["w"]
     tensor([1.0000e+00, 7.0144e+04], dtype=torch.bfloat16)
@@ -72,12 +72,12 @@ def to_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def round_bf16(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    """Return the tensors rounded through bfloat16, in their own types."""
+    """Round the tensors through bfloat16 and keep their dtypes."""
     return {name: value.to(tensors[name].dtype) for name, value in to_bf16(tensors).items()}
 
 
 def check_like(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str | None:
-    """Return why tensors may not be added to the expected ones, in words, or None if they may.
+    """Return the reason why tensors cannot be added to the expected ones, or None if they can.
 
     Names, shapes and types must be equal, and all numbers finite. The server checks each update with it.
 

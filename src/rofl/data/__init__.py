@@ -1,7 +1,7 @@
 """Data sets and their distribution over clients: loading, label noise, partitioning, batching. May import: core.
 
-`sources` has the published data sets, `user` reads a user's files, `from_arrays` takes Python objects; `federated` puts
-a data set together with its noise and its clients.
+`sources` loads published data sets, `user` reads a user's files, `from_arrays` accepts Python objects; `federated`
+combines a data set with label noise and a partition over clients.
 """
 
 from rofl.data.client_dataset import ClientDataset, batches

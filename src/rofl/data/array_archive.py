@@ -1,7 +1,7 @@
-"""Reading of .npz files by the sizes that they declare, before anything is unpacked; nothing is unpickled.
+"""Safe reading of .npz files: declared sizes are checked before anything is unpacked; nothing is unpickled.
 
-`numpy.load` reserves the memory that an array's header asks for, however little the file holds, and unpacks members
-that nobody needs.
+`numpy.load` allocates the memory that an array's header declares, however small the file is, and unpacks members that
+are not needed.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from rofl.data.regular_file import memory_budget, open_regular
 
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as numpy writes; others unpack to any size at once
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # as numpy writes; others may unpack to any size at once
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -24,10 +24,10 @@ def read_array_archive(path: Path, names: Collection[str]) -> tuple[dict[str, np
 
     Args:
         path: the file.
-        names: the arrays that are read, where the file has them.
+        names: the arrays to read, if the file has them.
 
     Raises:
-        OSError: the file is no regular one, or too large.
+        OSError: the file is not a regular file, or is too large.
         ValueError: it is damaged, holds Python objects, or declares more than half of the memory. The text fits into
             brackets.
     """
@@ -40,12 +40,12 @@ def read_array_archive(path: Path, names: Collection[str]) -> tuple[dict[str, np
                 return {name: _read_member(archive, member) for name, member in wanted.items()}, list(members)
         except OSError:
             raise
-        except Exception as error:  # zipfile, zlib and numpy raise errors of many types on bytes from elsewhere
+        except Exception as error:  # zipfile, zlib and numpy raise many types of errors on untrusted bytes
             raise ValueError(str(error) or type(error).__name__) from error
 
 
 def _check_sizes(members: dict[str, zipfile.ZipInfo]) -> None:
-    """Raise a ValueError if arrays are packed in an unusual way, or declare more bytes than may be read."""
+    """Raise a ValueError for unusual compression, or if arrays declare more bytes than may be read."""
     for name, member in members.items():
         if member.compress_type not in _COMPRESSIONS:
             raise ValueError(f"{name} is compressed in a way that numpy does not use")

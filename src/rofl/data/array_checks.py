@@ -21,7 +21,7 @@ def read_images(images: ArrayLike, what: str) -> Tensor:
     """Return pixels (N, C, H, W) uint8, or the features of a table (N, F, 1, 1) float32.
 
     Raises:
-        UserError: the shape or the type is another; `what` names the argument in the sentence.
+        UserError: the shape or the dtype is wrong; `what` names the argument in the message.
     """
     channels_first = isinstance(images, Tensor)
     array = _to_numpy(images, what)
@@ -43,11 +43,11 @@ def read_images(images: ArrayLike, what: str) -> Tensor:
 
 
 def read_names(values: ArrayLike, count: int, what: str) -> list[int] | list[str]:
-    """Return labels or clients as whole numbers or as cleaned texts.
+    """Return labels or clients as integers or as cleaned strings.
 
     Args:
         values: an array, a tensor or a list.
-        count: how many there must be, one for each image.
+        count: the expected number, one for each image.
         what: the name of the argument in error messages.
     """
     array = _to_numpy(values, what)
@@ -66,7 +66,7 @@ def read_names(values: ArrayLike, count: int, what: str) -> list[int] | list[str
 
 
 def class_names(classes: Iterable[Any] | None, labels: Sequence[int | str]) -> tuple[str, ...]:
-    """Return the names of the classes: those given, or the labels that occur, in natural order."""
+    """Return the class names: the given ones, or the labels that occur, in natural order."""
     found = sorted({str(label) for label in labels}, key=natural) if classes is None else [clean(c) for c in classes]
     if len(found) < 2:
         raise UserError(f"There is one class, {found[0]!r}; two are needed." if found else "There are no classes.")
@@ -81,7 +81,7 @@ def to_indices(labels: Sequence[int | str], classes: Sequence[str], are_indices:
     Args:
         labels: whole numbers or texts.
         classes: the names of the classes.
-        are_indices: read whole numbers as indices into `classes`, not as names.
+        are_indices: whether integers are indices into `classes`, not names.
     """
     places = {name: place for place, name in enumerate(classes)}
     if are_indices and labels and isinstance(labels[0], int):
@@ -98,4 +98,4 @@ def _to_numpy(values: ArrayLike, what: str) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:  # lists of different lengths
-        raise UserError(f"{what.capitalize()} are no array ({error}).", _SHAPES) from error
+        raise UserError(f"{what.capitalize()} are not an array ({error}).", _SHAPES) from error

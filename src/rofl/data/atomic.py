@@ -9,10 +9,10 @@ from rofl.errors import UserError
 
 
 def atomic_write(path: Path, content: bytes | str, mode: int = 0o666) -> None:
-    """Write a file so that a crash or a full disk leaves either the old or the new content, never a part of it.
+    """Write a file atomically: after a crash or on a full disk it has either the old or the new content.
 
-    The content goes to a temporary file in the same folder, is flushed to disk, and is renamed over the file. A link
-    at either place is replaced, not followed.
+    The content is written to a temporary file in the same folder, flushed to disk, and renamed. Links are replaced, not
+    followed.
 
     Args:
         path: the file; missing folders are created.
@@ -26,29 +26,29 @@ def atomic_write(path: Path, content: bytes | str, mode: int = 0o666) -> None:
     temporary = path.with_name(f".{path.name}.new")
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)  # of a program that was killed
+        temporary.unlink(missing_ok=True)  # left by a killed process
         try:
             _write_new(temporary, raw, mode)
             os.replace(temporary, path)
         except OSError:
-            temporary.unlink(missing_ok=True)  # a full disk needs the room
+            temporary.unlink(missing_ok=True)  # frees space on a full disk
             raise
 
 
 def check_place(path: Path | None) -> None:
-    """Refuse a file that cannot be written where it is to be, before the work for it takes its time.
+    """Refuse a path that cannot be written, before any expensive work.
 
     Raises:
-        UserError: it is a folder, or lies below a file.
+        UserError: it is a folder, or a parent is a file.
     """
     if path is not None and path.is_dir():
-        raise UserError(f"{path} is a folder, and a file is to be written.", "another --out")
+        raise UserError(f"{path} is a folder, not a file.", "another --out")
     if path is not None and any(above.exists() and not above.is_dir() for above in path.parents):
         raise UserError(write_problem(path, NotADirectoryError()), "another --out")
 
 
 def append_text(path: Path, text: str) -> None:
-    """Append text to a file, and flush it to disk.
+    """Append text to a file and flush it to disk.
 
     Raises:
         UserError: the disk is full or read-only; a part of the text may have been written.
@@ -60,7 +60,7 @@ def append_text(path: Path, text: str) -> None:
 
 
 def _write_new(path: Path, raw: bytes, mode: int) -> None:
-    """Write a file that is not there yet, and flush it to disk."""
+    """Create a file and flush it to disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with open(path, "wb", opener=lambda name, _: os.open(name, flags, mode)) as file:
         file.write(raw)
@@ -70,7 +70,7 @@ def _write_new(path: Path, raw: bytes, mode: int) -> None:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Say in one sentence why a file cannot be written."""
+    """Turn an OSError into one sentence about the file."""
     try:
         yield
     except OSError as error:

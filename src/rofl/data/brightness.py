@@ -11,13 +11,13 @@ from rofl.errors import UserError
 
 
 def adjust_brightness(pixels: Tensor, factor: float) -> Tensor:
-    """Return pixels scaled by a factor, byte for byte as PIL's ImageEnhance.Brightness does it.
+    """Return pixels scaled by a factor, byte for byte like PIL's ImageEnhance.Brightness.
 
     PIL multiplies in float32, truncates, and clips to 0..255.
 
     Args:
         pixels: uint8, of any shape.
-        factor: 1 leaves the pixels as they are.
+        factor: 1 leaves the pixels unchanged.
 
     >>> adjust_brightness(torch.tensor([0, 3, 200], dtype=torch.uint8), 1.5)
     tensor([  0,   4, 255], dtype=torch.uint8)
@@ -32,12 +32,12 @@ def sample_brightness(spread: float, generator: torch.Generator) -> float:
 
 
 def adjust_clients(images: Dataset, parts: Sequence[Tensor], factors: Iterable[float]) -> Dataset:
-    """Return a data set in which each client's training images are scaled by its factor; test images stay as they are.
+    """Return a data set with each client's training images scaled by its factor; test images do not change.
 
     Args:
         images: the data set, whose images must be in memory; they are copied once.
         parts: the rows of each client.
-        factors: of each client.
+        factors: the factor of each client.
 
     Raises:
         UserError: the images are streamed from files, or the data is a table.

@@ -1,6 +1,6 @@
-"""Which samples a client has, its view of the shared images, and its batches.
+"""The samples of a client: its rows, its view of the shared images, and its batches.
 
-There is no DataLoader and no copy per client: a client is a list of row numbers, given or drawn by `SampledClients`.
+There is no DataLoader and no copy per client: a client is a list of row indices, stored or drawn by `SampledClients`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ class ClientDataset:
     """The samples of one client: rows of the images that all clients share, with its given labels."""
 
     pixels: ImageStore  # of the whole set: (N, C, H, W) uint8 in memory or in files, or a table (N, F, 1, 1) float32
-    rows: Tensor  # (n,) which of them are this client's
-    labels: Tensor  # (n,) as given, right or wrong
+    rows: Tensor  # (n,) indices of this client's samples
+    labels: Tensor  # (n,) given labels, right or wrong
     classes: int
     transform: Transform
 
@@ -32,7 +32,7 @@ class ClientDataset:
         """Return network inputs (B, C, H, W) float32 for some of the samples.
 
         Args:
-            index: which of this client's samples.
+            index: indices into this client's samples.
             generator: for random crops and flips; None for no augmentation.
         """
         return self.transform(gather(self.pixels, self.rows[index]).to(self.rows.device), generator)
@@ -49,13 +49,13 @@ class ClientDataset:
 def batches(count: int, size: int, generator: torch.Generator, device: torch.device = CPU) -> Iterator[Tensor]:
     """Yield shuffled indices of one epoch, never a batch of one, which batch norm cannot train on.
 
-    A single remaining index joins the batch before it; if there is one index in all, its batch holds it twice.
+    A single remaining index joins the previous batch; if there is only one index, its batch holds it twice.
 
     Args:
         count: n; the indices are 0 to n - 1.
         size: of a batch; at least 2 is used.
         generator: of the shuffle, on the CPU.
-        device: where the indices are put.
+        device: the device of the indices.
     """
     if count == 0:
         return
@@ -71,9 +71,9 @@ def batches(count: int, size: int, generator: torch.Generator, device: torch.dev
 
 @dataclass(frozen=True)
 class SampledClients(Sequence[Tensor]):
-    """The rows of each client, drawn from the whole set with a seed of its own; a million clients take no memory.
+    """The rows of each client, drawn from the whole set with the client's own seed; a million clients take no memory.
 
-    Different clients may hold the same sample.
+    Clients may share samples.
 
     >>> parts = SampledClients(samples=1000, clients=10**6, samples_per_client=3, seed=0)
     >>> len(parts), len(parts[999_999]), torch.equal(parts[7], parts[7])

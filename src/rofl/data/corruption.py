@@ -1,4 +1,4 @@
-"""Label noise on a data set: on all labels alike, or client by client."""
+"""Adds label noise to a data set, for all clients alike or client by client."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,17 +20,17 @@ from rofl.data.specs import SplitSpec
 _MATRICES = {"symmetric": noise.symmetric, "pair": noise.pair, "redraw": noise.redraw}
 _MIXED = ("symmetric", "pair")  # the kinds of kind = mixed
 _GROUPS = 5  # of clients that share a noise ratio, as in the paper
-_SIDE = 12  # pixels of the copies by which a model finds the classes that a sample is easily confused with
+_SIDE = 12  # side in pixels of the images for the model of confusions
 _CHUNK = 1000  # images that are decoded at a time
 
 
 def corrupt_labels(images: Dataset, spec: SplitSpec, data_dir: Path | None) -> Tensor:
-    """Return noisy labels (N,) of the whole set: drawn at the ratio of the settings, or those of human annotators.
+    """Return noisy labels (N,) of the whole set: sampled at the ratio of the settings, or from human annotators.
 
     Args:
         images: the data set with its true labels.
         spec: the settings of the noise, and the seed.
-        data_dir: the folder of published data sets, where CIFAR-10N is read from.
+        data_dir: the folder of published data sets, with CIFAR-10N.
     """
     settings, truth = spec.noise, images.train_labels
     if settings.kind == "human":
@@ -43,7 +43,7 @@ def corrupt_labels(images: Dataset, spec: SplitSpec, data_dir: Path | None) -> T
 
 
 def corrupt_clients(images: Dataset, parts: Sequence[Tensor], spec: SplitSpec) -> Tensor:
-    """Return noisy labels (N,), drawn for each client at its own ratio and of its own kind.
+    """Return noisy labels (N,), sampled for each client with its own ratio and kind of noise.
 
     Args:
         images: the data set with its true labels.
@@ -77,7 +77,7 @@ def client_ratios(settings: NoiseSpec, clients: int, seed: int) -> list[float]:
 
     Args:
         settings: groups of clients (`client_spread`), a draw for each (`client_max`), or the same for all; and the
-            probability of a client to be noisy (`noisy_clients`).
+            probability that a client is noisy (`noisy_clients`).
         clients: how many there are.
         seed: of the run.
     """
@@ -95,7 +95,7 @@ def client_ratios(settings: NoiseSpec, clients: int, seed: int) -> list[float]:
 
 
 def client_kinds(settings: NoiseSpec, clients: int, seed: int) -> list[str]:
-    """Return the kind of noise of each client: one half of them each, for kind = mixed.
+    """Return the kind of noise of each client; kind = mixed assigns one kind to each half.
 
     Args:
         settings: with the kind.
@@ -110,7 +110,7 @@ def client_kinds(settings: NoiseSpec, clients: int, seed: int) -> list[str]:
 def confusion_probabilities(images: Dataset, seed: int) -> Tensor:
     """Return probabilities (N, K) of a linear model on small copies of the training images.
 
-    A table's columns are used as they are. On one thread: labels must not depend on the machine's cores.
+    The columns of a table are used directly. Runs on one thread: labels must not depend on the number of cores.
 
     Args:
         images: the data set with its true labels.

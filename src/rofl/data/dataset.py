@@ -1,4 +1,4 @@
-"""The data set type: images in memory or in files, labels, and what is known about them."""
+"""The data set type: images in memory or in files, labels, and metadata."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,20 +24,20 @@ class Dataset:
         name: of the data set, for summaries.
         classes: the names of the K classes.
         train: training images, (N, C, H, W) uint8 in memory or in files.
-        train_labels: (N,) true labels, or the given ones where the truth is not known.
+        train_labels: (N,) true labels, or the given ones if the true ones are unknown.
         test: test images, (M, C, H, W).
         test_labels: (M,).
         transform: from stored images to network inputs.
-        truth_known: False if the training labels are as given, and may be wrong.
+        truth_known: False if the training labels are the given ones, which may be wrong.
         note: sentences for the reader of results.
         validation: images and labels of a validation part, if the authors published one.
         owners: (N,) index into `clients` of each training sample, if the data names owners.
         clients: the names of the owners.
         ids: the names of the training samples; () if they are numbered.
         test_ids: the names of the test samples; () if they are numbered.
-        fingerprint: a digest of user data, by which changes are noticed; "" for published data.
+        fingerprint: a digest of user data, to detect changes; "" for published data.
         unreadable: samples of user data that were left out, with the reason.
-        encoder: that made the features of a user's table, or the numbers of words of texts.
+        encoder: the encoder of a user's table or texts.
 
     Raises:
         UserError: the numbers of images and labels differ, or a label is not among the classes.
@@ -101,20 +101,20 @@ class Dataset:
 
     @property
     def is_text(self) -> bool:
-        """Whether the samples are texts, stored as the numbers of their words."""
+        """Whether the samples are texts, stored as word indices."""
         return getattr(self.encoder, "kind", "") == "text"
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Names of the training samples in lists of suspects: `ids`, or else their numbers."""
+        """The names of the training samples in lists of suspects: `ids`, or their indices."""
         return self.ids or tuple(map(str, range(len(self.train_labels))))
 
     def hold_out(self, count: int) -> "Dataset":
-        """Return a data set that is tested on validation images, for choosing settings without the test part.
+        """Return a data set whose test part is validation images, for choosing settings without the real test part.
 
         Args:
-            count: how many images; the first of the published validation part if there is one, else the last training
-                images, which are then not trained with. 0 returns the data set as it is.
+            count: the number of images: the first ones of the published validation part, or the last training images,
+                which are then not trained on. 0 returns the data set unchanged.
 
         Raises:
             UserError: there are not that many images.
@@ -137,7 +137,7 @@ class Dataset:
         )
 
     def first(self, train: int | None, test: int | None) -> "Dataset":
-        """Return a data set of the first images of each part; all of them where None."""
+        """Return a data set with the first images of each part; all if None."""
         return replace(
             self._slice_train(slice(train)),
             test=slice_images(self.test, slice(test)),
@@ -149,7 +149,7 @@ class Dataset:
         return replace(self, test=slice_images(self.test, slice(0)), test_labels=self.test_labels[:0], test_ids=())
 
     def select(self, rows: Tensor) -> "Dataset":
-        """Return a data set with only these training samples, which keep the names or numbers that they have here."""
+        """Return a data set with only these training samples, which keep their names."""
         names = self.samples
         return replace(
             self,

@@ -29,14 +29,14 @@ class DatasetRegistry(Registry[DatasetLoader]):
     def is_meant(self, found: object) -> bool:
         """Return whether a function is from a module that uses rofl, as it must to return a `Dataset`.
 
-        Functions of other packages take a path, too, and some of them run what they find there.
+        Functions of other packages also accept a path, and some of them run the code there.
         """
         module = sys.modules.get(getattr(found, "__module__", None) or "")
         return any(_origin(value) == "rofl" for value in vars(module).values()) if module is not None else False
 
 
 def _origin(value: object) -> str:
-    """Return the package that something comes from; "" where it does not say."""
+    """Return the package of an object; "" if unknown."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return name.partition(".")[0] if isinstance(name, str) else ""
 

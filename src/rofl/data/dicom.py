@@ -1,4 +1,4 @@
-"""DICOM images, as scanners write them, by pydicom: only the pixels are read, nothing about the patient."""
+"""DICOM images, read with pydicom: only the pixels, nothing about the patient."""
 
 import io
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 from PIL import Image
 
 _MAGIC, _MAGIC_AT = b"DICM", 128
-_DEFLATED = b"1.2.840.10008.1.2.1.99"  # a transfer syntax; the text stands in every file that has it
-_PIXELS = 0x7FE00010  # the tag of the pixels; all about the image stands before them
+_DEFLATED = b"1.2.840.10008.1.2.1.99"  # a transfer syntax; its text is in every file that uses it
+_PIXELS = 0x7FE00010  # the tag of the pixels; all other image attributes come before it
 _MOST_HEADER = 2**21  # bytes before the pixels: pydicom takes seconds for a million bytes of tiny elements
-_LOW, _HIGH = 0.5, 99.5  # percentiles of grey values that become black and white where the file names no window
+_LOW, _HIGH = 0.5, 99.5  # percentiles of grey values that become black and white if the file names no window
 _TAGS = (  # all that is read of a file
     "Rows",
     "Columns",
@@ -21,7 +21,7 @@ _TAGS = (  # all that is read of a file
 
 
 class UnsupportedImageError(Exception):
-    """An image of a kind that is not read; its text is the reason, in a few words."""
+    """An image of an unsupported kind; the message is the reason, in a few words."""
 
 
 def is_dicom(raw: bytes) -> bool:
@@ -38,9 +38,9 @@ def dicom_header(raw: bytes) -> tuple[tuple[int, int], str]:
 
     Raises:
         UnsupportedImageError: pydicom is not installed, or the file has no image or several.
-        Exception: whatever pydicom raises for a damaged file.
+        Exception: any error of pydicom for a damaged file.
     """
-    if _DEFLATED in raw:  # it would be inflated to any size before its header can be checked
+    if _DEFLATED in raw:  # it could inflate to any size before its header can be checked
         raise UnsupportedImageError("deflated DICOM")
     begin = io.BytesIO(raw[:_MOST_HEADER])
     header = _pydicom().dcmread(begin, stop_before_pixels=True, specific_tags=list(_TAGS))
@@ -56,14 +56,14 @@ def dicom_header(raw: bytes) -> tuple[tuple[int, int], str]:
 
 
 def read_dicom(raw: bytes) -> Image.Image:
-    """Return the pixels as 8 bits of grey or RGB, as a viewer shows them.
+    """Return the pixels in 8-bit grey or RGB, as a viewer shows them.
 
-    Grey values go through the modality's rescaling and the file's first window; where it has none, the 0.5th and the
+    Grey values go through the modality's rescaling and the file's first window; if it has none, the 0.5th and the
     99.5th percentile become black and white. MONOCHROME1 is inverted, so that larger values are always brighter.
 
     Raises:
         UnsupportedImageError: see `dicom_header`, or the pixels are compressed in a way that needs another package.
-        Exception: whatever pydicom raises for a damaged file.
+        Exception: any error of pydicom for a damaged file.
     """
     dicom_header(raw)
     content: Any = _pydicom().filereader.read_partial(io.BytesIO(raw), stop_when=lambda tag, vr, length: tag > _PIXELS)

@@ -14,7 +14,7 @@ _ALLOWED = ContextVar("downloads_allowed", default=True)
 
 @contextmanager
 def downloads_allowed(allowed: bool) -> Iterator[None]:
-    """Allow or forbid downloads inside of the block."""
+    """Allow or forbid downloads inside the block."""
     token = _ALLOWED.set(allowed)
     try:
         yield
@@ -44,7 +44,7 @@ def data_dir(folder: Path | None) -> Path:
 def fetch(
     folder: Path, remote: RemoteFile, otherwise: str = "point --data-dir or ROFL_DATA at a folder that has it"
 ) -> Path:
-    """Return the path of a file in the folder; it is downloaded and its checksum verified if it is not there.
+    """Return the path of a file in the folder; a missing file is downloaded and its checksum verified.
 
     Args:
         folder: of one data set.
@@ -52,7 +52,7 @@ def fetch(
         otherwise: the end of the hint if the download fails.
 
     Raises:
-        UserError: the file is not there and cannot be downloaded.
+        UserError: the file is missing and cannot be downloaded.
     """
     path = folder / remote.name
     if path.is_file():
@@ -63,7 +63,7 @@ def fetch(
 
     try:
         pooch.retrieve(remote.url, known_hash=remote.checksum, path=folder, fname=remote.name, progressbar=False)
-    except Exception as error:  # pooch passes on whatever its transport raises: no network, 404, wrong hash
+    except Exception as error:  # pooch passes on any error of its transport: no network, 404, wrong hash
         raise UserError(
             f"{remote.name} is not in {folder} and could not be downloaded ({type(error).__name__}).",
             f"put {remote.name} from {remote.url} there, or {otherwise}",

@@ -1,4 +1,4 @@
-"""A data set distributed over clients, with noisy labels; it is a function of the settings alone."""
+"""A data set distributed over clients, with noisy labels; a function of the settings only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ class FederatedDataset:
     """A data set with its given labels and the rows of each client.
 
     Attributes:
-        images: the data set, with true labels as far as they are known.
+        images: the data set, with true labels if known.
         labels: (N,) given labels, some of them wrong.
-        parts: the rows that each client trains on; a `SampledClients` where clients share samples.
-        spec: the settings that it is a function of.
-        validation: the rows of each client that it does not train on; empty where there are none.
+        parts: the rows that each client trains on; a `SampledClients` if clients share samples.
+        spec: its settings.
+        validation: the held-out rows of each client; empty if there are none.
     """
 
     images: Dataset
@@ -41,12 +41,12 @@ class FederatedDataset:
 
     @property
     def validation_rows(self) -> Tensor:
-        """All rows (V,) that nobody trains on."""
+        """All held-out rows (V,)."""
         return torch.cat(self.validation) if self.validation else torch.empty(0, dtype=torch.long)
 
     @property
     def test_as_given(self) -> bool:
-        """Whether the labels of the test part are as the user gave them, and not the true ones of a benchmark."""
+        """Whether the test labels are the user's given ones, not the true ones of a benchmark."""
         if self.spec.data.name == IN_MEMORY:
             return not self.images.truth_known
         return bool(self.spec.data.path) and not self.spec.noise.is_drawn
@@ -58,18 +58,18 @@ class FederatedDataset:
 
     @property
     def noise_ratio(self) -> float:
-        """The share of given labels that are wrong, as counted."""
+        """The share of given labels that are wrong."""
         return noise.empirical_noise_rate(self.labels, self.images.train_labels)
 
     @property
     def client_noise_rates(self) -> list[float]:
-        """The share of wrong labels in each of `client_views`, as counted."""
+        """The share of wrong labels in each of `client_views`."""
         truth = self.images.train_labels
         return [noise.empirical_noise_rate(self.labels[rows], truth[rows]) for _, rows in self.client_views]
 
     @property
     def client_names(self) -> tuple[str, ...]:
-        """Names of the clients: those that the data gives, else their numbers."""
+        """The names of the clients: those of the data, or their numbers."""
         data = self.spec.data
         if data.client_name:
             return (data.client_name,)
@@ -80,14 +80,14 @@ class FederatedDataset:
 
     @property
     def client_views(self) -> list[tuple[str, Tensor]]:
-        """Name and rows of each list of samples: one for each client, or one of all if clients share samples."""
+        """Name and rows of each list of samples: one per client, or a single list if clients share samples."""
         if isinstance(self.parts, SampledClients):
             return [("all", torch.arange(len(self.labels)))]
         return list(zip(self.client_names, self.client_rows, strict=True))
 
     @property
     def client_rows(self) -> Sequence[Tensor]:
-        """All rows of each client, those that it trains on and those that it does not."""
+        """All rows of each client, training and held-out."""
         if not self.validation:
             return self.parts
         return [torch.cat(both).sort().values for both in zip(self.parts, self.validation, strict=True)]
@@ -106,22 +106,22 @@ class FederatedDataset:
             UserError: the split came from a file, or its clients share samples.
         """
         if self.spec.data.split:
-            raise UserError(f"This split is that of {self.spec.data.split}; nothing was drawn.", "copy that file")
+            raise UserError(f"This split was read from {self.spec.data.split}; nothing was drawn.", "copy that file")
         if isinstance(self.parts, SampledClients):
-            raise UserError("Clients that share samples fit in no split file; the seed says it all.", "the same seed")
+            raise UserError("Clients that share samples cannot be saved in a split file.", "the same seed")
         write_split(path, self.labels, self.client_rows, self.images.train_labels, self.spec)
 
 
 def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Dataset | None = None) -> FederatedDataset:
     """Load a data set, corrupt its labels and distribute it over clients.
 
-    Clients with classes of their own differ in what their samples are, not in how these were labelled: a skewed
-    partition follows the true classes, as far as they are known. Noise is drawn for the whole set, so the noise rates
-    of clients vary by chance, unless they differ by design.
+    A skewed partition follows the true classes, if known: clients differ in their samples, not in how these were
+    labelled. Noise is drawn for the whole set, so the clients' noise rates vary by chance, unless they differ by
+    design.
 
     Args:
         spec: the settings; equal settings give equal results.
-        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        data_dir: the folder of published data sets; $ROFL_DATA if None.
         dataset: samples that the caller has in memory, instead of those that `spec.data` names.
 
     Raises:
@@ -129,7 +129,7 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
     """
     data = spec.data
     if data.at_sites:
-        raise UserError("The samples of this run lie at its sites.", "the folder that rofl join wrote there")
+        raise UserError("The samples of this run are at its sites.", "the folder that rofl join wrote there")
     if data.name == IN_MEMORY:
         dataset = _check_dataset(dataset, data.fingerprint)
     if dataset is None:
@@ -162,7 +162,7 @@ def load_federated(spec: SplitSpec, data_dir: Path | None = None, dataset: Datas
 
 
 def _one_client(federated: FederatedDataset, client: int) -> FederatedDataset:
-    """Return the data set with the samples of one client only."""
+    """Return the data set with only the samples of one client."""
     rows = federated.client_rows[client]
     places = [torch.searchsorted(rows, each[client]) for each in (federated.parts, federated.validation) if each]
     return replace(
@@ -175,7 +175,7 @@ def _one_client(federated: FederatedDataset, client: int) -> FederatedDataset:
 
 
 def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
-    """Return the caller's samples, if they are those that the settings were made for."""
+    """Return the caller's samples after a check that they match the settings."""
     if dataset is None:
         raise UserError("The samples of this run came from Python, not from a file.", "rofl.resume(RUN, data=...)")
     if fingerprint not in ("", dataset.fingerprint):
@@ -184,11 +184,11 @@ def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
 
 
 def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Tensor]:
-    """Return the rows of each client, by the partition of the settings.
+    """Return the rows of each client, for the partition of the settings.
 
     Args:
         images: the data set.
-        labels: (N,) by which clients differ.
+        labels: (N,) the labels that a skewed partition follows.
         spec: the settings.
     """
     data, rng = spec.data, numpy_generator(spec.seed, "partition")
@@ -212,18 +212,18 @@ def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Ten
 
 
 def _keeps_owners(images: Dataset, spec: SplitSpec) -> bool:
-    """Return whether samples stay with the clients that the data names."""
+    """Return whether samples keep the clients that the data names."""
     return images.owners is not None and spec.data.partition == "natural" and not spec.centralized
 
 
 def _by_owner(images: Dataset, clients: int) -> list[Tensor]:
-    """Return the rows of each owner, or raise a UserError if their number is another or one has no sample."""
+    """Return the rows of each owner; raise a UserError if their number differs or one has no samples."""
     assert images.owners is not None
     owners = len(images.clients)
     if owners != clients:
-        raise UserError(f"The data is of {owners} clients, not {clients}.", f"clients={owners}")
+        raise UserError(f"The data has {owners} clients, not {clients}.", f"clients={owners}")
     parts = [(images.owners == client).nonzero().flatten() for client in range(clients)]
     for name, rows in zip(images.clients, parts, strict=True):
         if len(rows) == 0:
-            raise UserError(f"Nothing is left for client {name} to train with.", "a larger data.train")
+            raise UserError(f"Client {name} has no samples to train on.", "a larger data.train")
     return parts

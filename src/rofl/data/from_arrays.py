@@ -1,4 +1,4 @@
-"""Data sets from Python objects: arrays, tensors, .npz archives, and objects that hold them, such as torchvision's."""
+"""Data sets from Python objects: arrays, tensors, .npz archives, and objects with such fields, as in torchvision."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from rofl.data.user.names import natural
 from rofl.data.user.samples import Sample
 from rofl.errors import UserError
 
-_FIELDS = {  # accepted names of each field, the first one that is there is used
+_FIELDS = {  # accepted names of each field; the first one found is used
     "images": ("images", "data"),
     "labels": ("labels", "targets", "target"),
     "clients": ("clients", "owners"),
@@ -41,14 +41,14 @@ def from_arrays(
 
     Args:
         images: uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3; or a table of numbers (N, F),
-            which are passed to the network as they are. Where both layouts of pixels fit, an array is read as
+            which are passed to the network without scaling. If both layouts of pixels fit, an array is read as
             (N, H, W, C) and a tensor as (N, C, H, W).
         labels: (N,) the class of each sample, as whole numbers or as texts.
-        clients: (N,) the owner of each sample, by name or number; None where the data has no owners.
+        clients: (N,) the owner of each sample, by name or number; None if the data has no owners.
         classes: the names of all classes, in order; whole-number labels are then indices into them. By default, the
             labels that occur.
         test: images and labels of the test part; None to hold out some of the samples.
-        holdout: the share of each client's samples that is held out where `test` is None.
+        holdout: the share of each client's samples that is held out if `test` is None.
         truth_known: whether the labels are known to be right, so that an audit can be scored against them.
         name: of the data set, for summaries.
 
@@ -56,7 +56,7 @@ def from_arrays(
         A data set whose samples are named by their row in `images` (and "test <row>" for those of `test`).
 
     Raises:
-        UserError: the arrays do not fit together, or have another shape or type.
+        UserError: the arrays do not match, or have the wrong shape or dtype.
 
     >>> data = from_arrays(np.zeros((10, 8, 8), np.uint8), ["cat", "dog"] * 5, clients=[1, 2] * 5)
     >>> data.classes, data.clients, data.shape, len(data.train), len(data.test)
@@ -103,7 +103,7 @@ def from_arrays(
 
 
 def has_fields(source: Any) -> bool:
-    """Return whether an object has images or labels as keys or attributes; arrays themselves do not count."""
+    """Return whether an object has images or labels as keys or attributes; False for arrays themselves."""
     return any(_read_field(source, field) is not None for field in ("images", "labels"))
 
 
@@ -111,13 +111,13 @@ def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Datas
     """Return a data set from an object that holds arrays.
 
     Args:
-        source: any object with these keys or attributes: `images` or `data`; `labels` or `targets`; and, if they are
-            there, `clients` or `owners`, `classes`, `test_images` and `test_labels`.
+        source: any object with these keys or attributes: `images` or `data`; `labels` or `targets`; and, if
+            present, `clients` or `owners`, `classes`, `test_images` and `test_labels`.
         test: another such object whose images and labels are the test part.
         name: of the data set, for summaries.
 
     Raises:
-        UserError: the object has no images or labels, or they do not fit together; see `from_arrays`.
+        UserError: the object has no images or labels, or they do not match; see `from_arrays`.
     """
     fields = {field: _read_field(source, field) for field in _FIELDS}
     if test is not None:
@@ -138,7 +138,7 @@ def from_fields(source: Any, *, test: Any = None, name: str = "arrays") -> Datas
 
 
 def _read_field(source: Any, field: str) -> Any:
-    """Return a key or attribute by any of its accepted names; None where there is none."""
+    """Return a key or attribute by any of its accepted names; None if there is none."""
     for name in _FIELDS[field]:
         if hasattr(source, "keys"):
             if name in source:
@@ -152,7 +152,7 @@ def _read_field(source: Any, field: str) -> Any:
 
 
 def _hold_out(labels: Tensor, owners: Sequence[str] | None, share: float) -> tuple[Tensor, Tensor]:
-    """Return the training rows and the test rows, split as user data without a test part is."""
+    """Return the training rows and the test rows, split like user data without a test part."""
     if not 0 < share < 1:
         raise UserError(f"holdout lies between 0 and 1, not {share}.", "holdout=0.2")
     samples = [

@@ -1,4 +1,4 @@
-"""A data set of a table of numbers in memory, all of which is trained with; its columns are standardised."""
+"""A data set from a table of numbers in memory, without a test part; the columns are standardised."""
 
 from collections.abc import Sequence
 
@@ -25,8 +25,8 @@ def from_numbers(
         values: (N, F) numbers, NaN where one is missing.
         labels: (N,) indices into `classes`.
         classes: the names of the classes.
-        clients: (N,) the owner of each row; None where the rows have no owners.
-        names: of the columns; "x0", "x1" and so on where None.
+        clients: (N,) the owner of each row; None if the rows have no owners.
+        names: of the columns; "x0", "x1" and so on if None.
     """
     columns = [f"x{place}" for place in range(values.shape[1])] if names is None else names
     encoder = TableEncoder.fit_array(columns, np.where(np.isfinite(values), values, np.nan))

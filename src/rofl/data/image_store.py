@@ -1,6 +1,6 @@
 """Images that stay in their files and are decoded on access, for sets that do not fit in memory.
 
-`ImageStore` is the type that the rest of the package works with: a tensor in memory, or `ImageFiles`.
+`ImageStore` is the common type of both: a tensor in memory, or `ImageFiles`.
 """
 
 import os
@@ -19,9 +19,9 @@ from rofl.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Image files below a folder, which are indexed like the uint8 tensor (N, C, side, side) of their pixels.
+    """Image files in a folder, indexed like the uint8 tensor (N, C, side, side) of their pixels.
 
-    Images are decoded one after the other: with a worker process per core there is no core left for threads.
+    Images are decoded one by one: with a worker process per core, no core is left for threads.
     """
 
     root: str
@@ -65,7 +65,7 @@ class ImageFiles:
             UserError: an image cannot be read.
         """
         index = index.cpu() if isinstance(index, Tensor) else index
-        rows = torch.arange(len(self))[index]  # accepts whatever indexes a tensor; decoding costs far more
+        rows = torch.arange(len(self))[index]  # accepts any tensor index; decoding costs far more
         pixels = np.empty((rows.numel(), self.side, self.side, self.channels), dtype=np.uint8)
         for place, row in enumerate(rows.flatten().tolist()):
             pixels[place] = self._decode(row)
@@ -84,12 +84,12 @@ class ImageFiles:
         return replace(self, names=self.names[first:last], ends=ends - first)
 
     def _decode(self, row: int) -> np.ndarray:
-        from rofl.data.image_io import decode_image  # imports PIL, which workers with images in memory do without
+        from rofl.data.image_io import decode_image  # imports PIL, which workers with images in memory do not need
 
         path = self.path(row)
         try:
             return decode_image(Path(path), self.side, self.channels)
-        except Exception as error:  # PIL passes on whatever its decoders raise: OSError, SyntaxError, struct.error, ...
+        except Exception as error:  # PIL passes on any error of its decoders: OSError, SyntaxError, struct.error, ...
             raise UserError(f"The image {path} cannot be read ({type(error).__name__}).", "fetch it again") from error
 
 

@@ -33,15 +33,15 @@ class Decision:
 def read_labels(
     path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor, others: Sequence[str] = ()
 ) -> Tensor:
-    """Return labels (N,) with those of a file in place of the given ones; samples that it does not name keep theirs.
+    """Return labels (N,) with the corrections of a file; samples that it does not list keep their given label.
 
     Args:
         path: a file that `write_labels` wrote.
         samples: the names of the N training samples.
         classes: the names of the classes.
-        given: (N,) the labels so far, which the column `given` must agree with.
-        others: names of samples that are not trained with; the file may have them, since an audit of new data judges
-            test samples too.
+        given: (N,) the current labels, which the column `given` must match.
+        others: names of samples that are not used for training; the file may list them, since an audit of new data
+            covers test samples too.
 
     Raises:
         UserError: the file was written for other data.
@@ -62,7 +62,7 @@ def read_labels(
 
 
 def read_label_columns(path: Path) -> columns.Columns:
-    """Return the columns of a file of corrected labels, whatever data it was written for.
+    """Return the columns of a file of corrected labels, for any data.
 
     Raises:
         UserError: it cannot be read, or lacks the column sample or label.
@@ -77,7 +77,7 @@ def write_labels(path: Path, lines: Iterable[Mapping[str, str]]) -> None:
     """Write a new file with the columns client, sample, given and label.
 
     Raises:
-        UserError: the file exists; it is not replaced, since somebody may have edited it.
+        UserError: the file exists; it is not replaced, since a user may have edited it.
     """
     if path.exists():
         raise UserError(f"{path} already exists.", "another --labels-out")
@@ -88,7 +88,7 @@ def read_decisions(path: Path, samples: Sequence[str], classes: Sequence[str], g
     """Return the decisions of a file.
 
     Args:
-        path: a file that the report of a run saved, or `write_decisions` wrote.
+        path: a file saved by the report page or by `write_decisions`.
         samples: the names of the N training samples.
         classes: the names of the classes.
         given: (N,) the labels that were decided about.
@@ -155,7 +155,7 @@ def _read_columns(path: Path, hint: str) -> columns.Columns:
 
 
 def read_cells(path: Path) -> columns.Columns:
-    """Return the columns of a file that `write_cells` wrote, or of one that people wrote in its form.
+    """Return the columns of a file that `write_cells` wrote, or of a hand-written one in the same form.
 
     Raises:
         UserError: it cannot be read.
@@ -164,11 +164,11 @@ def read_cells(path: Path) -> columns.Columns:
 
 
 def _rows(path: Path, named: Sequence[str], samples: Sequence[str]) -> Tensor:
-    """Return the row of each of the file's samples in the data set, (n,)."""
+    """Return the data set row of each sample in the file, (n,)."""
     places = {name: place for place, name in enumerate(samples)}
     if len(places) < len(samples):  # the column `id` of a table may have repeated values
         name = _most_common(samples)[0]
-        raise UserError(f"Several samples are called {name!r}, so that {path} cannot tell them apart.", "other names")
+        raise UserError(f"Several samples are called {name!r}, so {path} is ambiguous.", "other names")
     absent = [name for name in named if name not in places]
     if absent:
         raise UserError(
@@ -187,7 +187,7 @@ def _most_common(names: Sequence[str]) -> tuple[str, int]:
 
 
 def _check_given(path: Path, names: Sequence[str], rows: Tensor, classes: Sequence[str], given: Tensor) -> None:
-    """Raise a UserError if the file's column `given` does not agree with the given labels of its samples."""
+    """Raise a UserError if the file's column `given` does not match the given labels."""
     for row, (name, label) in enumerate(zip(names, given[rows].tolist(), strict=True), start=1):
         if name != classes[label]:
             raise UserError(
@@ -205,7 +205,7 @@ def _class_index(path: Path, name: str, classes: Sequence[str]) -> int:
 
 
 def write_cells(path: Path, names: Sequence[str], lines: Iterable[Mapping[str, str]]) -> None:
-    """Write a CSV file atomically; cells that a spreadsheet would run are marked, and `read_cells` takes that back.
+    """Write a CSV file atomically; cells that a spreadsheet would run are escaped, and `read_cells` unescapes them.
 
     Args:
         path: the file; an old one is replaced.

@@ -10,23 +10,22 @@ from rofl.errors import UserError
 
 
 class NoiseSpec(Spec):
-    """The table `noise`: which labels are made wrong.
+    """The table `noise`: the label noise that is added.
 
     Noise is applied to the whole set before it is distributed, unless it differs between clients by design.
 
     Attributes:
         kind: symmetric: any other class; pair: the next class; redraw: any class, the true one included, as FedCorr
             draws it; mixed: symmetric at one half of the clients and pair at the other; instance: images that look
-            like another class get that class; all at `ratio`. human: the labels of CIFAR-10N.
-        ratio: the share of wrong labels; of redraw, the share that is drawn anew.
+            like another class get its label; all at `ratio`. human: the labels of CIFAR-10N.
+        ratio: the share of wrong labels; for redraw, the share of redrawn labels.
         labels: which labels of CIFAR-10N, for kind = human.
         client_spread: the paper's eta: clients are in five groups with ratios from ratio - eta to ratio + eta.
-        client_min: with `client_max`, each client has a ratio of its own, drawn uniformly between the two; FedCorr's
-            tau.
-        client_max: of that draw; 0 for the same ratio everywhere.
-        noisy_clients: FedCorr's rho: the probability of a client to have wrong labels at all.
+        client_min: with `client_max`, the range from which each client's ratio is drawn uniformly; FedCorr's tau.
+        client_max: the upper end of the range; 0 for the same ratio everywhere.
+        noisy_clients: FedCorr's rho: the probability that a client has wrong labels at all.
         fully_noisy_class: all labels of one class of each client are wrong.
-        on_user_data: allow drawn noise on user data, for experiments whose labels are known to be right.
+        on_user_data: allow noise on user data, for experiments whose labels are known to be right.
     """
 
     kind: Literal["symmetric", "pair", "redraw", "mixed", "instance", "human"] = "symmetric"
@@ -65,7 +64,7 @@ class NoiseSpec(Spec):
         return self
 
     def _per_client_keys(self) -> list[str]:
-        """Return the settings in effect by which clients differ."""
+        """Return the active settings that differ between clients."""
         in_effect = {
             "fully_noisy_class": self.fully_noisy_class,
             "client_spread": self.client_spread > 0,
@@ -77,12 +76,12 @@ class NoiseSpec(Spec):
 
     @property
     def per_client(self) -> bool:
-        """Whether the noise differs between clients by design, so that it is applied after the distribution."""
+        """Whether the noise differs between clients by design; it is then applied after the partition."""
         return bool(self._per_client_keys())
 
     @property
     def is_drawn(self) -> bool:
-        """Whether these settings make labels wrong that are right."""
+        """Whether these settings add noise to labels."""
         return self.kind != "human" and (self.expected_ratio > 0 or self.fully_noisy_class or self.client_spread > 0)
 
     @property
@@ -101,7 +100,7 @@ class NoiseSpec(Spec):
 
     @property
     def text(self) -> str:
-        """A description of the noise in a few words.
+        """A short description of the noise.
 
         >>> NoiseSpec(client_spread=0.2, fully_noisy_class=True).text
         'symmetric 0.4 ± 0.2, one class entirely wrong'

@@ -1,6 +1,6 @@
-"""Samples as their owner has them: image files in their own size, arrays, or the cells of a table.
+"""Samples in their original form: image files in full size, arrays, or the cells of a table.
 
-A data set holds what the network sees: small squares and encoded features. People who judge a label want the rest.
+A data set holds network inputs: small squares and encoded features. Reviewers of labels need the originals.
 """
 
 from collections.abc import Mapping
@@ -25,21 +25,21 @@ class Originals:
     """The training samples of a data set in their original form, by their row."""
 
     images: Dataset
-    contents: Mapping[str, Content]  # by the sample's name; empty where the data is no path of the user's
+    contents: Mapping[str, Content]  # by the sample's name; empty if the data is not a path of the user's
     columns: tuple[str, ...] = ()  # of a table
 
     def file(self, row: int) -> Path | None:
-        """Return the image file of a sample; None where the image is part of an array, or the sample of a table."""
+        """Return the image file of a sample; None if the image is part of an array, or the sample of a table."""
         content = self._content(row)
         return content if isinstance(content, Path) else None
 
     def picture(self, row: int) -> "Image.Image":
-        """Decode the image of a sample in its own size: upright, in 8 bits, grey or RGB.
+        """Decode the image of a sample in its own size: upright, 8-bit grey or RGB.
 
         Raises:
-            Exception: whatever PIL's decoders raise for a damaged file.
+            Exception: any error of PIL's decoders for a damaged file.
         """
-        from rofl.data.image_io import open_picture  # imports PIL, which training does without
+        from rofl.data.image_io import open_picture  # imports PIL, which training does not need
 
         content = self._content(row)
         if isinstance(content, tuple):
@@ -62,10 +62,10 @@ class Originals:
 
 
 def find_originals(federated: FederatedDataset) -> Originals:
-    """Return the originals of a data set; the user's files are listed, and none is decoded.
+    """Return the originals of a data set; the user's files are listed but not decoded.
 
     Raises:
-        UserError: the user's data is not where it was.
+        UserError: the user's data was moved or deleted.
     """
     data = federated.spec.data
     if not data.path:

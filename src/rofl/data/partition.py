@@ -19,7 +19,7 @@ def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) ->
         labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
 
     Raises:
         UserError: there are too few samples.
@@ -29,15 +29,15 @@ def iid(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator) ->
 
 
 def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, per_client: int = 2) -> list[Tensor]:
-    """Return parts of few classes each: samples sorted by label, cut into shards, which are dealt out.
+    """Return parts with few classes each: samples are sorted by label and cut into shards, which are dealt out.
 
     See McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Decentralized Data".
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         per_client: shards of each client.
 
     Raises:
@@ -52,13 +52,13 @@ def shards(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator,
 def dirichlet(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, alpha: float = 0.5) -> list[Tensor]:
     """Return parts whose class shares are Dirichlet(alpha) draws; the smaller alpha, the more the clients differ.
 
-    As usual, it is drawn again until every client has `minimum` samples.
+    Draws are repeated until every client has `minimum` samples.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         alpha: the concentration, above 0.
 
     Raises:
@@ -96,12 +96,12 @@ def at_least(minimum: int, parts: list[Tensor]) -> list[Tensor]:
 def hold_out(
     parts: Sequence[Tensor], share: float, draws: Iterable[torch.Generator]
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Return the parts without a share of each client's rows, and these rows; no client is left with fewer than two.
+    """Return training rows and held-out rows of each client; every client keeps at least two for training.
 
     Args:
         parts: the rows of each client.
-        share: of them, that is held out.
-        draws: a source of randomness for each client.
+        share: the share of rows to hold out.
+        draws: a random generator for each client.
     """
     kept, held = [], []
     for rows, draw in zip(parts, draws, strict=True):
@@ -113,12 +113,12 @@ def hold_out(
 
 
 def check_enough(samples: int, clients: int, minimum: int) -> None:
-    """Raise a UserError if there are too few samples for so many clients.
+    """Raise a UserError if there are too few samples for the clients.
 
     Args:
-        samples: how many there are.
-        clients: among how many they are shared out.
-        minimum: that each must get.
+        samples: the number of samples.
+        clients: the number of clients.
+        minimum: samples that each client must get.
     """
     if samples < clients * minimum:
         raise UserError(

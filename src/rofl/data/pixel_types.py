@@ -1,4 +1,4 @@
-"""Pixels of any number type as bytes."""
+"""Conversion of pixels of any dtype to uint8."""
 
 import numpy as np
 
@@ -8,16 +8,16 @@ _HINT = "uint8, or numbers from 0 to 1"
 
 
 def pixels_to_uint8(array: np.ndarray, what: str = "images") -> np.ndarray:
-    """Return pixels as uint8: numbers from 0 to 1 are scaled, and of more than 8 bits the highest 8 in use count.
+    """Return pixels as uint8: numbers from 0 to 1 are scaled; of larger integers the highest 8 bits in use are kept.
 
     The scale is that of the whole array, so that images of one array stay comparable.
 
     Args:
-        array: of any shape; uint8 is returned as it is.
+        array: of any shape; uint8 is returned unchanged.
         what: the name of the argument in error messages.
 
     Raises:
-        UserError: the numbers are no pixels: they are negative, not finite, or above 255 with a fraction.
+        UserError: the numbers are not pixels: they are negative, not finite, or above 255 with a fraction.
     """
     if array.dtype == np.uint8:
         return array
@@ -37,7 +37,7 @@ def pixels_to_uint8(array: np.ndarray, what: str = "images") -> np.ndarray:
 
 
 def highest_8_bits(values: np.ndarray) -> np.ndarray:
-    """Return whole numbers as uint8: the highest 8 of the 8, 12, 16 or 32 bits in use; scanners write 12 into 16.
+    """Return integers as uint8: the highest 8 of the 8, 12, 16 or 32 bits in use; scanners store 12 bits in 16.
 
     >>> highest_8_bits(np.array([0, 4095])).tolist()
     [0, 255]

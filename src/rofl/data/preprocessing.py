@@ -1,4 +1,4 @@
-"""How raw samples become network inputs, as records that are saved with a model."""
+"""The preprocessing of raw samples to network inputs, as records that are saved with a model."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -13,15 +13,15 @@ from rofl.data.user.text_encoder import TextEncoder
 
 
 class ImagePreprocessing(Spec):
-    """Of images: they are decoded, resized to one size, scaled, and cut to the square in their middle.
+    """Preprocessing of images: decode, resize, scale, and optionally crop the centre.
 
     Attributes:
         channels: 1 for grey, 3 for colours.
-        height: in pixels, before anything is cut off.
-        width: in pixels, before anything is cut off.
+        height: in pixels, before the crop.
+        width: in pixels, before the crop.
         mean: per channel, of pixels scaled to 0..1.
         std: per channel.
-        window: the side of the square that is cut out of the middle; 0 for the whole image.
+        window: the side of the centre crop; 0 for the whole image.
     """
 
     kind: Literal["image"] = "image"
@@ -39,11 +39,11 @@ class ImagePreprocessing(Spec):
 
 
 class TablePreprocessing(Spec):
-    """Of the rows of a table: numbers are standardised, categories one-hot.
+    """Preprocessing of table rows: numbers are standardised, categories one-hot encoded.
 
     Attributes:
         features: the number of network inputs of a row.
-        encoder: that makes them; None where the rows are numbers that are used as they are.
+        encoder: the encoder of the rows; None for numbers that are used directly.
     """
 
     kind: Literal["table"] = "table"
@@ -52,15 +52,15 @@ class TablePreprocessing(Spec):
 
     @property
     def transform(self) -> Transform:
-        """The transform of encoded rows to network inputs, which leaves them as they are."""
+        """The transform of encoded rows to network inputs: the identity."""
         return Identity((), ())
 
 
 class TextPreprocessing(Spec):
-    """Preprocessing of texts: words become numbers.
+    """Preprocessing of texts: words become indices.
 
     Attributes:
-        encoder: that makes them.
+        encoder: the encoder of the texts.
     """
 
     kind: Literal["text"] = "text"
@@ -68,7 +68,7 @@ class TextPreprocessing(Spec):
 
     @property
     def transform(self) -> Transform:
-        """The transform of numbers of words to network inputs, which leaves them as they are."""
+        """The transform of word indices to network inputs: the identity."""
         return Identity((), ())
 
 
@@ -77,7 +77,7 @@ Preprocessing: TypeAlias = Annotated[AnyPreprocessing, Field(discriminator="kind
 
 
 def preprocessing_of(images: Dataset) -> AnyPreprocessing:
-    """Return how the raw samples of a data set become network inputs; random crops and flips are for training only."""
+    """Return the preprocessing of a data set, without the random crops and flips of training."""
     channels, height, width = images.train.shape[1:]
     if images.encoder is not None:
         return encoder_preprocessing(images.encoder, channels)
@@ -93,8 +93,8 @@ def encoder_preprocessing(encoder: Encoder, features: int) -> TablePreprocessing
     """Return the preprocessing of a table's rows, or of texts.
 
     Args:
-        encoder: that makes their features.
-        features: how many there are.
+        encoder: the encoder.
+        features: the number of features.
     """
     if isinstance(encoder, TextEncoder):
         return TextPreprocessing(encoder=encoder)
@@ -102,7 +102,7 @@ def encoder_preprocessing(encoder: Encoder, features: int) -> TablePreprocessing
 
 
 def user_preprocessing(shape: tuple[int, int, int]) -> ImagePreprocessing:
-    """Return the preprocessing of user images, whose data set is not at hand.
+    """Return the preprocessing of user images from their shape alone.
 
     Args:
         shape: channels, height and width.

@@ -19,12 +19,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # no part of a path: neither
 
 
 def is_plain_name(name: str) -> bool:
-    """Return whether this is the name of a file or folder that lies in its usual place, not a path."""
+    """Return whether this is a plain name in the default location, not a path."""
     return _PLAIN.fullmatch(name) is not None
 
 
 def network_folder(name: str, folder: Path | None = None) -> Path:
-    """Return the folder of a network of Hugging Face; nothing is downloaded.
+    """Return the local folder of a Hugging Face network; nothing is downloaded.
 
     Args:
         name: the path of a folder or of a config.json, or the name of a folder in `<folder>/networks/`.
@@ -41,7 +41,7 @@ def network_folder(name: str, folder: Path | None = None) -> Path:
 
 
 def weights_file(weights: str, folder: Path | None = None) -> Path:
-    """Return the path of a file of weights; the published ones are downloaded if they are not there.
+    """Return the path of a weight file; missing published weights are downloaded.
 
     Args:
         weights: "imagenet" for the published weights, the path of a file, or the name of one in `<folder>/weights/`.
@@ -53,12 +53,12 @@ def weights_file(weights: str, folder: Path | None = None) -> Path:
     if weights != "imagenet":
         path = _in_place(weights, "weights", folder)
         if not path.is_file():
-            raise UserError(f"There is no file of weights {path}.", 'model.weights="imagenet", or the path of a file')
+            raise UserError(f"There is no weight file {path}.", 'model.weights="imagenet", or the path of a file')
         return path
     return fetch(data_dir(folder) / "weights", _REMOTE, "name a file of yours: model.weights=PATH")
 
 
 def _in_place(name: str, kind: str, folder: Path | None) -> Path:
-    """Return the path that a plain name has in its usual place if it is there, else the name as a path."""
+    """Return the path of a plain name in the default location if it exists, else the name as a path."""
     usual = data_dir(folder) / kind / name if is_plain_name(name) else None
     return usual if usual is not None and usual.exists() else Path(name).expanduser()

@@ -1,4 +1,4 @@
-"""Raw images for a trained model: paths, arrays, tensors and images of PIL, of any size, as pixels that fit it."""
+"""Raw images for a trained model: paths, arrays, tensors and PIL images of any size become pixels of its size."""
 
 import os
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ _CHANNELS = (1, 2, 3, 4)  # grey, grey with transparency, colours, colours with 
 
 @dataclass(frozen=True, eq=False)
 class RawImages:
-    """Images of any size, which are decoded when they are asked for, by slices.
+    """Images of any size, decoded lazily when they are sliced.
 
     Attributes:
         images: their files or pixels.
         form: the size and the channels to decode them to.
-        unreadable: where images that cannot be read are noted, by row, with the reason; their pixels are then 0. None
-            to raise an error instead.
+        unreadable: receives the reason for each unreadable row, whose pixels are then 0. None to raise an error
+            instead.
     """
 
     images: Sequence[RawImage]
@@ -64,7 +64,7 @@ class RawImages:
         image = self.images[row]
         try:
             return decode_image(image, self._size, self.form.channels)
-        except Exception as error:  # PIL passes on whatever its decoders raise: OSError, SyntaxError, struct.error, ...
+        except Exception as error:  # PIL passes on any error of its decoders: OSError, SyntaxError, struct.error, ...
             if self.unreadable is not None:
                 self.unreadable[row] = describe_error(error)
                 return np.zeros((*self._size, self.form.channels), np.uint8)
@@ -73,24 +73,24 @@ class RawImages:
 
 
 def read_raw_images(inputs: Any, form: ImagePreprocessing) -> RawImages | Tensor:
-    """Return images in any form as pixels, or as something that gives them by slices.
+    """Return images in any form as pixels, or as a lazy store that can be sliced.
 
     Args:
-        inputs: a path or several; an array or tensor of one or several images; several arrays, tensors or images of
-            PIL, of different sizes if need be.
+        inputs: a path or several; an array or tensor of one or several images; several arrays, tensors or PIL
+            images, of different sizes if need be.
         form: the size and the channels that the network takes.
 
     Returns:
-        (N, C, H, W) uint8 where the pixels fit already.
+        (N, C, H, W) uint8 if the pixels fit already.
 
     Raises:
-        UserError: the inputs are something else.
+        UserError: the inputs have another form.
     """
     if isinstance(inputs, RawImages):
         return inputs
     if isinstance(inputs, np.ndarray | Tensor) and inputs.ndim >= 2:
         return _from_array(inputs, form)
-    one = isinstance(inputs, str | os.PathLike | bytes) or hasattr(inputs, "convert")  # an image of PIL
+    one = isinstance(inputs, str | os.PathLike | bytes) or hasattr(inputs, "convert")  # a PIL image
     try:
         several = [inputs] if one else list(inputs)
     except TypeError:
@@ -105,7 +105,7 @@ def _one_image(image: Any, form: ImagePreprocessing) -> RawImage:
         if not path.is_file():
             raise UserError(f"There is no image {path}.", "the path of an image file")
         return path
-    if isinstance(image, bytes) or hasattr(image, "convert"):  # the content of a file, or an image of PIL
+    if isinstance(image, bytes) or hasattr(image, "convert"):  # the content of a file, or a PIL image
         return image  # type: ignore[no-any-return]
     if not isinstance(image, np.ndarray | Tensor):
         raise UserError(f"An image cannot be read from a {type(image).__name__}.", _FORMS)
@@ -131,7 +131,7 @@ def _images_last(array: np.ndarray, channels_first: bool, form: ImagePreprocessi
 
     Args:
         array: (H, W), (N, H, W), (H, W, C), (C, H, W), (N, H, W, C) or (N, C, H, W).
-        channels_first: whether (C, H, W) is meant where both layouts fit, as for tensors.
+        channels_first: whether to read (C, H, W) if both layouts are possible, as for tensors.
         form: what the network takes: three planes of a network for colours are one image.
     """
     if array.ndim == 2:

@@ -1,4 +1,4 @@
-"""Raw rows for a trained model: arrays, data frames, records and files, encoded as its training rows were."""
+"""Raw rows for a trained model: arrays, data frames, records and files, encoded like its training rows."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def read_raw_rows(inputs: Any, form: TablePreprocessing) -> Tensor:
         form: how rows become features.
 
     Raises:
-        UserError: the inputs are something else, or a column is missing or unknown.
+        UserError: the inputs have another form, or a column is missing or unknown.
     """
     if form.encoder is None:
         features = read_images(inputs, "rows")
@@ -45,7 +45,7 @@ def read_codes(inputs: Any, form: TablePreprocessing) -> Tensor:
     """Return rows in any form as numbers (N, columns) float64, before they are scaled; see `TableEncoder.codes`.
 
     Raises:
-        UserError: as `read_raw_rows` does.
+        UserError: as for `read_raw_rows`.
     """
     if form.encoder is None:
         return read_raw_rows(inputs, form)[:, :, 0, 0].double()
@@ -83,7 +83,7 @@ def _read_table(inputs: Any, encoder: TableEncoder) -> Columns:
 
 
 def _from_rows(rows: Sequence[Sequence[object]], names: Sequence[str]) -> Columns:
-    """Return rows without names as columns, in the order that the model was trained with."""
+    """Return unnamed rows as columns, in the column order of training."""
     for row in rows:
         _check_columns(len(row), names)
     return {name: [cell_text(row[place]) for row in rows] for place, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""Raw texts for a trained model: strings, data frames and files, as the numbers of their words."""
+"""Raw texts for a trained model: strings, data frames and files become word indices."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _FORMS = "a text, a list of texts, a data frame or dictionary with a column text
 
 
 def read_raw_texts(inputs: Any, form: TextPreprocessing) -> Tensor:
-    """Return texts in any form as the numbers of their words, (N, length, 1, 1) float32.
+    """Return texts in any form as word indices, (N, length, 1, 1) float32.
 
     Args:
         inputs: a text or several; a data frame or dictionary with a column `text`; or the path of a CSV or parquet file
@@ -25,7 +25,7 @@ def read_raw_texts(inputs: Any, form: TextPreprocessing) -> Tensor:
         form: how texts become numbers.
 
     Raises:
-        UserError: the inputs are something else.
+        UserError: the inputs have another form.
     """
     return form.encoder.transform([(text,) for text in _texts(inputs)])
 

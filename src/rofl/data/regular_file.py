@@ -1,7 +1,7 @@
 """Safe reading of untrusted files: only regular files, and only as much as fits in memory.
 
-A FIFO would be waited for, a device would never end, and a link may lead anywhere. Problems raise an `OSError`, whose
-`strerror` goes into the sentence of whoever asked.
+A FIFO would block, a device would never end, and a link may point anywhere. Problems raise an `OSError`, whose
+`strerror` the caller uses in its error message.
 """
 
 import errno
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 _SHARE_OF_MEMORY = 2  # one half: what is read is usually copied once
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" where there is none
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" if there is none
 
 
 @cache
 def memory_budget() -> int:
-    """Return how many bytes may be read at once: half of the memory of this machine or container."""
+    """Return the limit in bytes for a single read: half of the memory of this machine or container."""
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         most = min(most, int(_CGROUP_LIMIT.read_text()))
@@ -30,17 +30,17 @@ def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
 
     Args:
         path: the file.
-        most_bytes: the largest size; half of the memory where None.
+        most_bytes: the largest size; half of the memory if None.
         follow: whether the path itself may be a link; folders above it always may.
 
     Raises:
-        OSError: it is not there, is no regular file, is a link, or is too large.
+        OSError: it does not exist, is not a regular file, is a link, or is too large.
     """
-    _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which a device notices
+    _check_regular(os.stat(path, follow_symlinks=follow), path, most_bytes)  # before opening, which affects a device
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     try:
-        _check_regular(os.fstat(descriptor), path, most_bytes)  # it may have been exchanged in between
+        _check_regular(os.fstat(descriptor), path, most_bytes)  # it may have been replaced in between
     except OSError:
         os.close(descriptor)
         raise
@@ -48,11 +48,11 @@ def open_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
 
 
 def read_regular(path: Path | str, most_bytes: int | None = None, follow: bool = True) -> bytes:
-    """Return the content of a regular file; arguments and errors are those of `open_regular`.
+    """Return the content of a regular file; raises like `open_regular`.
 
     Args:
         path: the file.
-        most_bytes: the largest size; half of the memory where None.
+        most_bytes: the largest size; half of the memory if None.
         follow: whether the path itself may be a link.
     """
     with open_regular(path, most_bytes, follow) as file:

@@ -15,15 +15,15 @@ def bernoulli(
 ) -> list[Tensor]:
     """Return parts as FedCorr draws them (Xu et al. 2022): each client holds a class with a probability.
 
-    The samples of a class are then assigned to the clients that hold it, by Dirichlet(alpha) shares. Draws without a
-    class at a client, without a client for a class, or with a client below the minimum are drawn again.
+    The samples of a class are then assigned to the clients that hold it, by Dirichlet(alpha) shares. A draw is
+    repeated if a client has no class, a class has no client, or a client has fewer than `minimum` samples.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
-        probability: of a client to hold a class.
+        rng: the random generator.
+        probability: that a client holds a class.
         alpha: the concentration of the shares, above 0.
 
     Raises:
@@ -48,19 +48,19 @@ def bernoulli(
 
 
 def by_classes(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, count: int) -> list[Tensor]:
-    """Return parts with a fixed number of classes each; all others are absent there.
+    """Return parts with a fixed number of classes each.
 
-    Classes are dealt out as evenly as can be, and the samples of a class in equal shares to those that hold it.
+    Classes are assigned as evenly as possible, and the samples of a class equally among its clients.
 
     Args:
-        labels: (N,) by which clients differ: true ones, as far as they are known.
+        labels: (N,) by which clients differ: true ones, if known.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         count: classes of each client.
 
     Raises:
-        UserError: there are fewer classes, or too few places for all of them, or too few samples.
+        UserError: there are too few classes, too few clients for all classes, or too few samples.
     """
     names, place = np.unique(labels.numpy(), return_inverse=True)
     if count > len(names) or count * clients < len(names):
@@ -79,13 +79,13 @@ def by_classes(labels: Tensor, clients: int, minimum: int, rng: np.random.Genera
 
 
 def quantity(labels: Tensor, clients: int, minimum: int, rng: np.random.Generator, alpha: float) -> list[Tensor]:
-    """Return random parts of unequal sizes: a minimum for all, and Dirichlet(alpha) shares of the rest.
+    """Return random parts of unequal sizes: a minimum for each client, and Dirichlet(alpha) shares of the others.
 
     Args:
         labels: (N,); only their number matters here.
         clients: the number of parts.
         minimum: samples that each client must get.
-        rng: the source of randomness.
+        rng: the random generator.
         alpha: the concentration, above 0; the smaller, the more the sizes differ.
 
     Raises:
@@ -99,7 +99,7 @@ def quantity(labels: Tensor, clients: int, minimum: int, rng: np.random.Generato
 
 
 def _deal(turn: int, count: int, classes: int) -> list[int]:
-    """Return the classes of the client whose turn it is; over all turns, classes come up equally often."""
+    """Return the classes of the next client; over all clients, classes occur equally often."""
     return [(turn * count + step) % classes for step in range(count)]
 
 

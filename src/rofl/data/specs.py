@@ -22,37 +22,37 @@ class DataSpec(Spec):
 
     Attributes:
         name: a published data set, "own" for user data (`path`), or "memory" for samples that the caller holds.
-        train: use only the first so many training samples; None for all.
-        test: use only the first so many test samples; None for all.
-        validation: evaluate on so many validation images instead of the test part; for choosing settings.
-        validation_share: the share of each client's samples that is kept out of training; the best round is chosen by
-            agreement with their labels as given.
+        train: use only the first `train` training samples; None for all.
+        test: use only the first `test` test samples; None for all.
+        validation: evaluate on this many validation images instead of the test part; for choosing settings.
+        validation_share: the share of each client's samples that is held out; the best round is chosen by agreement
+            with their given labels.
         partition: how the samples are distributed. iid: equal random parts; shards: few classes each; dirichlet:
             unequal class shares; bernoulli: FedCorr's, some classes each in unequal shares; classes: a fixed number of
             classes each; quantity: unequal sizes; sampled: each client draws from the whole set; natural: by the
             clients of user data.
         samples_per_client: of partition = sampled.
         alpha: the concentration of partition = dirichlet, bernoulli and quantity; smaller is more unequal.
-        class_probability: of a client to hold a class at all, of partition = bernoulli.
+        class_probability: the probability that a client holds a class, for partition = bernoulli.
         client_classes: classes of each client, of partition = classes.
         shards: pieces of each client, of partition = shards.
-        min_samples: the least that every client must get.
+        min_samples: the least number of samples of a client.
         brightness: each client's images are scaled by a factor from 1 - brightness to 1 + brightness.
-        split: a file of `rofl split` with labels and clients, which are then not drawn.
+        split: a file of `rofl split`, whose labels and clients are used instead of new draws.
         labels: a file of `rofl audit --labels-out` with corrected labels.
         path: user data: a folder, or a .csv, .parquet or .npz file.
         test_path: the test part of user data, if that is another folder or file.
         holdout: the share of user data that is held out, if it has no test part.
-        side: pixels of user images, which are made square; 0 to choose from their sizes.
+        side: the side in pixels of user images, which are resized to squares; 0 to choose from their sizes.
         channels: of user images, 1 for grey and 3 for colours; 0 to choose from their pixels.
         tokenizer: of texts: a folder with tokenizer.json, as the network hf:FOLDER needs it; "" to hash words.
-        fingerprint: of user data, which must not change between a run and its resume; "" for any.
-        classes: of user data, as the sites of a federation agreed on them.
-        columns: of a user's table or texts, as the sites of a federation agreed on them: an encoder as JSON.
-        min_rows: of such columns: a text that fewer rows have is missing, and so is a column with fewer numbers. A site
-            sets it by its policy.
-        client_index: use only this client, as a site does; -1 for all.
-        client_name: of the one client of a site.
+        fingerprint: the fingerprint of user data, which must not change before a resume; "" for any.
+        classes: the classes that the sites of a federation agreed on.
+        columns: the encoder of tables or texts that the sites of a federation agreed on, as JSON.
+        min_rows: for such columns: values that occur in fewer rows, and columns with fewer numbers, count as missing. A
+            site sets it by its policy.
+        client_index: use only this client, at a site; -1 for all.
+        client_name: the name of a site's client.
     """
 
     name: str = "digits"
@@ -86,7 +86,7 @@ class DataSpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _set_user_defaults(cls, settings: Any) -> Any:
-        """Set the name of user data, and keep its clients unless another partition is set."""
+        """Set the name of user data; keep its clients unless another partition is set."""
         if not isinstance(settings, Mapping) or not settings.get("path"):
             return settings
         return {"partition": "natural", **settings, "name": USER_DATA}
@@ -149,7 +149,7 @@ class DataSpec(Spec):
 
     @property
     def title(self) -> str:
-        """A name of the data for people.
+        """A readable name of the data.
 
         >>> DataSpec().title, DataSpec(path="/home/me/x-rays/").title
         ('digits', 'x-rays')
@@ -161,7 +161,7 @@ class DataSpec(Spec):
 
 @dataclass(frozen=True)
 class SplitSpec:
-    """All settings that a federated data set is a function of.
+    """The settings that determine a federated data set.
 
     Attributes:
         data: the samples and their partition.

@@ -1,6 +1,6 @@
-"""Split files: the given labels and the owner of each sample, so that several runs use the same ones.
+"""Split files: the given labels and the client of each sample, for use in several runs.
 
-The form is safetensors with JSON metadata; nothing is pickled.
+The format is safetensors with JSON metadata; nothing is pickled.
 """
 
 import json
@@ -19,7 +19,7 @@ from rofl.data.regular_file import read_regular
 from rofl.data.specs import SplitSpec
 from rofl.errors import UserError
 
-_KIND = "rofl scene"  # as 0.1 called it; the format has not changed
+_KIND = "rofl scene"  # its name in 0.1; the format has not changed
 _NOBODY = -1
 _AGAIN = "write it again with rofl split"
 
@@ -31,7 +31,7 @@ def write_split(path: Path, labels: Tensor, parts: Sequence[Tensor], truth: Tens
         path: the file.
         labels: (N,) given labels.
         parts: the rows of each client.
-        truth: (N,) true labels, of which a digest is kept to recognise the data.
+        truth: (N,) true labels; their digest identifies the data.
         spec: the settings that the split was drawn with.
 
     Raises:
@@ -82,7 +82,7 @@ def read_split(path: Path, truth: Tensor, classes: int, spec: SplitSpec) -> tupl
 
 
 def _settings(spec: SplitSpec) -> Settings:
-    """Return the settings that a split depends on, apart from the data and the seed; those of a run must be equal."""
+    """Return the settings that a split depends on, except the data and the seed; a run must have the same."""
     data = spec.data
     return {
         "clients": spec.clients,

@@ -1,19 +1,19 @@
-"""Cells of CSV files that people open: a text that a spreadsheet would take for a formula is marked, and read back.
+"""Escaping of CSV cells that a spreadsheet would run as a formula.
 
-A class called `=HYPERLINK(...)` would otherwise run at whoever opens the list. The mark is an apostrophe in front, as
-OWASP recommends; plain numbers need none.
+A class called `=HYPERLINK(...)` would otherwise run when the file is opened. Such cells get a leading apostrophe, as
+OWASP recommends; plain numbers do not need one.
 """
 
 import re
 
-_WIDE = "\uff1d\uff0b\uff0d\uff20"  # the wide forms of = + - @, which some spreadsheets take for the same
+_WIDE = "\uff1d\uff0b\uff0d\uff20"  # the full-width forms of = + - @, which some spreadsheets accept too
 _STARTS = f"=+\\-@\t\r\n{_WIDE}"
 _FORMULA = re.compile(f"'*[{_STARTS}]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def escape_cell(text: str) -> str:
-    """Return a text as it is written: with an apostrophe in front where a spreadsheet would run it.
+    """Return a cell with a leading apostrophe if a spreadsheet would run it.
 
     >>> escape_cell("=1+1"), escape_cell("-1"), escape_cell("cat")
     ("'=1+1", '-1', 'cat')

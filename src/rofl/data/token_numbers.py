@@ -1,4 +1,4 @@
-"""Texts as the numbers of their tokens, by the tokenizer of a pretrained network (tokenizer.json)."""
+"""Token indices of texts, from the tokenizer of a pretrained network (tokenizer.json)."""
 
 import importlib.util
 from functools import lru_cache
@@ -18,13 +18,13 @@ def read_tokenizer(path: Path) -> str:
         path: the file, or a folder that has it.
 
     Raises:
-        UserError: it is not there, or is something else; or the package tokenizers is not installed.
+        UserError: it does not exist or is not a tokenizer, or the package tokenizers is not installed.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
     try:
         content = read_regular(file, _MOST_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise UserError(
             f"The tokenizer {file} cannot be read ({reason}).", "data.tokenizer=FOLDER with a tokenizer.json"
         ) from error
@@ -33,19 +33,19 @@ def read_tokenizer(path: Path) -> str:
 
 
 def token_numbers(tokenizer: str, text: str, length: int) -> list[int]:
-    """Return the numbers of a text's first tokens, each plus 1: 0 stands for none.
+    """Return the indices of a text's first tokens, each plus 1; 0 is padding.
 
     Args:
         tokenizer: the content of a tokenizer.json.
-        text: to be split.
-        length: the most tokens.
+        text: the text.
+        length: the largest number of tokens.
     """
     ids: list[int] = _tokenizer(tokenizer).encode(text).ids
     return [number + 1 for number in ids[:length]]
 
 
 def count_tokens(tokenizer: str) -> int:
-    """Return how many different tokens there are."""
+    """Return the size of the vocabulary."""
     count: int = _tokenizer(tokenizer).get_vocab_size()
     return count
 
@@ -58,7 +58,7 @@ def _tokenizer(content: str) -> Any:
 
     try:
         tokenizer = tokenizers.Tokenizer.from_str(content)
-    except Exception as error:  # it raises nothing more special
+    except Exception as error:  # it raises no more specific type
         raise UserError(f"The tokenizer cannot be used ({error}).", "a tokenizer.json of Hugging Face") from error
     tokenizer.no_padding()
     tokenizer.no_truncation()

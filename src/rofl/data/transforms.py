@@ -1,4 +1,4 @@
-"""Transforms of stored samples to network inputs, for whole batches: scaling, random crops and flips."""
+"""Transforms of batches of stored samples to network inputs: scaling, random crops and flips."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +16,7 @@ class Transform:
     std: tuple[float, ...]
     crop: int = 0  # pixels of zero padding for random crops
     flip: bool = False  # random horizontal flips
-    window: int = 0  # side of the square that is cut out: at random in training, else in the middle; 0: the whole image
+    window: int = 0  # side of the square crop: random in training, else central; 0: the whole image
 
     def __call__(self, pixels: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return network inputs, float32 in channels-last layout: (B, C, H, W), or (B, C, window, window).
@@ -73,7 +73,7 @@ def random_crop(pixels: Tensor, padding: int, generator: torch.Generator) -> Ten
 
 
 def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
-    """Return a random square of each image, (B, C, side, side).
+    """Return a random square crop of each image, (B, C, side, side).
 
     Args:
         pixels: (B, C, H, W).
@@ -87,7 +87,7 @@ def random_window(pixels: Tensor, side: int, generator: torch.Generator) -> Tens
 
 
 def center_crop(pixels: Tensor, side: int) -> Tensor:
-    """Return the square in the middle of each image, (B, C, side, side)."""
+    """Return the centre crop of each image, (B, C, side, side)."""
     top, left = ((size - side) // 2 for size in pixels.shape[2:])
     return pixels[:, :, top : top + side, left : left + side]
 
@@ -99,7 +99,7 @@ def random_flip(pixels: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _cut(pixels: Tensor, down: Tensor, right: Tensor, height: int, width: int) -> Tensor:
-    """Return a piece of each image whose upper left corner is at (down, right), both (B,)."""
+    """Return a crop of each image with its upper left corner at (down, right), both (B,)."""
     windows = pixels.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, down, right, height, width), a view
     return windows[torch.arange(len(pixels), device=pixels.device), :, down, right]
 

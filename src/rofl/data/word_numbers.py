@@ -1,9 +1,9 @@
-"""Words as numbers by hashing, the same everywhere without a vocabulary."""
+"""Word indices by hashing, the same everywhere without a vocabulary."""
 
 import re
 import zlib
 
-BUCKETS = 8192  # different numbers of words; 0 is no word
+BUCKETS = 8192  # number of indices; 0 is padding
 _WORD = re.compile(r"\w+|[^\w\s]")  # words, and single punctuation marks
 
 
@@ -17,7 +17,7 @@ def split_words(text: str) -> list[str]:
 
 
 def word_number(word: str) -> int:
-    """Return the number of a word, from 1 to `BUCKETS` - 1; two words may share one.
+    """Return the index of a word, from 1 to `BUCKETS` - 1; two words may collide.
 
     >>> word_number("good") == word_number("good"), 0 < word_number("good") < BUCKETS
     (True, True)

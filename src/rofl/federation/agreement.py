@@ -1,4 +1,4 @@
-"""What a site and a coordinator agreed on: settings that stay as they are from the first message to the last."""
+"""The agreement of a site and a coordinator: settings that do not change during a run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a site has answered: each request for sums for few models, so that nobody asks on until samples can be read.
+"""The requests that a site has answered; it answers for few models each, so that repeated requests reveal no sample.
 
 A coordinator that was killed asks for a round again, mostly with the same model; then the same answer leaves. Each
 other model is another question about the same samples. With masks a sum is unmasked for one model only (`SiteMasks`).

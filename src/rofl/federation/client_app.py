@@ -29,7 +29,7 @@ class Client(Protocol):
 
     @property
     def samples(self) -> int:
-        """How many samples it trains with."""
+        """The number of its training samples."""
 
     def train(
         self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
@@ -48,7 +48,7 @@ class Client(Protocol):
 
     @property
     def classes(self) -> int:
-        """How many classes the model has."""
+        """The number of classes of the model."""
 
     def sum_predictions(self, server_state: ServerState) -> PredictionSums:
         """Return the sums from which the label noise of all sites is estimated, with the final model."""

@@ -65,7 +65,7 @@ class CoordinatorLink:
 
 
 class CoordinatorState(BaseModel):
-    """What the gateway says about itself.
+    """The gateway's description of itself.
 
     Attributes:
         instance: The random name of the coordinator's start.

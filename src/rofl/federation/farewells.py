@@ -30,7 +30,7 @@ _NO_SUMS = {"predictions": None, "sure": None}
 
 
 class Farewells:
-    """What the sites found, as far as it is known.
+    """The results of the sites' audits, as far as they are known.
 
     Args:
         path: The file; None to remember it in this process only.

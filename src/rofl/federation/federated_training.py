@@ -37,7 +37,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True)
 class ServeCallbacks:
-    """What to call while a coordinator runs.
+    """The callbacks of a running coordinator.
 
     Attributes:
         on_message: Called with sentences for people.

@@ -16,7 +16,7 @@ _MOST_CLASSES, _MOST_TEXT = 10_000, 300_000  # of all sites together; sites refu
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a site must say to be admitted.
+    """The requirements for a site's greeting.
 
     Attributes:
         own_data: Whether it must say which classes and which form of data it has.

@@ -14,7 +14,7 @@ _SCALED = ("model", "aux")  # groups whose integers are in fixed point
 
 
 class MessageFacts(TypedDict):
-    """What a message holds.
+    """The content of a message.
 
     Attributes:
         bytes: Of all arrays together.

@@ -36,7 +36,7 @@ class Refusal(UserError):
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """What the coordinator asks of a site, apart from the server state.
+    """A request of the coordinator to a site, without the server state.
 
     Attributes:
         settings: The experiment as TOML; "" while sites with data of their own are asked for a description of it.

@@ -19,7 +19,7 @@ _FILE = "serve.toml"  # in the run folder
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Where and how sites connect to the coordinator, and how long it waits for them.
+    """The coordinator's address and credentials, and how long it waits for sites.
 
     The field names are those of `serve.toml`, which rofl 0.1 wrote, too.
 

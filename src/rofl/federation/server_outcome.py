@@ -1,4 +1,4 @@
-"""What a coordinator writes after the last round: summary and model, from its rounds and from the sites' reports."""
+"""Writes a coordinator's results after the last round: summary and model, from its rounds and the sites' reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -82,8 +82,9 @@ class SiteClient:
         initial_state = method.init(network.build())
         others = [torch.empty(0, dtype=torch.long)] * client  # without samples; seeds depend on the client's number
         parts = [*others, *federated.parts]
-        whole = ClientInputs(images.train, images.test, images.transform, network)
-        inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers=0)
+        inputs = ClientInputs(images.train, images.test, images.transform, network)
+        if network.freeze:
+            inputs = frozen_inputs(inputs, [rows for _, rows in federated.client_views], method, workers=0)
         data = shared_inputs(inputs.train, inputs.test, federated.labels, parts, federated.validation_rows)
         config = ClientConfig(method, inputs.network, inputs.transform, experiment.seed)
         executor = ClientExecutor(config, data, flatten_state(initial_state), devices()[0])
@@ -91,12 +92,12 @@ class SiteClient:
 
     @property
     def samples(self) -> int:
-        """How many samples it trains with."""
+        """The number of its training samples."""
         return sum(len(rows) for rows in self.federated.parts)
 
     @property
     def classes(self) -> int:
-        """How many classes the model has."""
+        """The number of classes of the model."""
         return len(self.federated.images.classes)
 
     def train(

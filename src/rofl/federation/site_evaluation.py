@@ -1,4 +1,4 @@
-"""How a model does on the samples that sites hold out: each site's counts, its vote, and the sums over sites."""
+"""Evaluation of a model on the sites' held-out samples: each site's counts, its vote, and the sums over sites."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _EVEN = 0.5  # of the classes: where a site's labels are fewer, in effect, its o
 
 @dataclass(frozen=True)
 class SiteEvaluation:
-    """How a model does on a site's held-out samples, as counts.
+    """Counts of a model's predictions on a site's held-out samples.
 
     Attributes:
         right: How many test samples are classified as they are labelled.
@@ -110,7 +110,7 @@ def pooled_counts(evaluations: Iterable[SiteEvaluation]) -> HeldOut | None:
 
 
 class OwnModel:
-    """How the best model that a client trained by itself does on its held-out samples.
+    """The evaluation of a client's best local model on its held-out samples.
 
     A bad site may drag the model down by as little as the bounds on sums allow, from the first round on, when nothing
     is known yet that a round could be compared with. But every honest site has a model of its own to compare with.

@@ -20,7 +20,7 @@ from rofl.training.run_progress import Trained
 
 @dataclass(frozen=True)
 class SiteOutcome:
-    """What the saved model says about a site's samples.
+    """The saved model's predictions and audit of a site's samples.
 
     Attributes:
         experiment: The settings as the site reads them.

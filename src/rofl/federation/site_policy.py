@@ -1,4 +1,4 @@
-"""What a site allows a coordinator to ask for: `policy.toml` beside its credentials.
+"""A site's policy, which limits the coordinator's requests: `policy.toml` next to its credentials.
 
 The coordinator chooses the settings of a run. A site compares them with its policy before it does anything with its
 data, and refuses what the policy does not allow, whoever asks. Without a file the defaults below hold.

@@ -1,4 +1,4 @@
-"""What sites find in their own labels after the last round, as counts."""
+"""The sites' audits of their own labels after the last round, as counts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ class SiteReport:
 
 @dataclass(frozen=True)
 class SiteReports:
-    """What the sites found in their labels.
+    """The results of the sites' audits.
 
     Attributes:
         counts: A report of each site, or one over all of them where sums were masked; none where none could be had.

@@ -1,4 +1,4 @@
-"""Federated methods: one paper, one file, and the interface between a method and an engine.
+"""Federated methods, one file per paper, and the interface between a method and an engine.
 
 May import: core, data, models.
 """

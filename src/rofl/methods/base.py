@@ -2,8 +2,8 @@
 
 An engine (the simulation, or a federation over a network) calls a method through `Method` and nothing else. To write
 a method, inherit from `Method` and implement `init`, `zero_update`, `client_update` and `server_update`;
-the other functions have defaults. What is done to updates on their way, such as noise for privacy or rounding, is no
-part of a method: see `rofl.methods.postprocessors`.
+the other functions have defaults. Processing of updates in transit, such as noise for privacy or rounding, is not part
+of a method: see `rofl.methods.postprocessors`.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from rofl.data import ClientDataset
 from rofl.models import Network
 
 AVERAGE = "average/"  # prefix in `ServerState.kept` of the weights averaged over rounds
-BOUNDS = "bounds/"  # prefix in `aux` of what bounds on updates need; no part of the model
+BOUNDS = "bounds/"  # prefix in `aux` of entries for bounds on updates; not part of the model
 NORMS = f"{BOUNDS}norms"  # key in an update's `aux`: (P, BINS) counts of the norm of each part
 
 
@@ -32,7 +32,7 @@ class RoundContext:
     client: int = -1  # -1 at the server
 
     def rng(self, purpose: str) -> torch.Generator:
-        """Return a new generator for one purpose of this client in this round; the same purpose, the same draws."""
+        """Return a new generator for one purpose of this client in this round; equal purposes give equal draws."""
         return generator(self.seed, self.index, self.client, purpose)
 
 
@@ -45,7 +45,7 @@ class ServerState:
     kept: Tensors = field(default_factory=dict)  # never sent to a client: `momentum/<name>`, `average/<name>`
 
     def evaluated(self) -> "ServerState":
-        """Return the state for evaluation, audit and saving: averaged over rounds, if the server does that."""
+        """Return the state for evaluation, audit and saving: averaged over rounds, if the server averages."""
         average = {name.removeprefix(AVERAGE): value for name, value in self.kept.items() if name.startswith(AVERAGE)}
         aux = without_bounds(self.aux)
         return ServerState(average or self.model, aux) if average or len(aux) < len(self.aux) else self
@@ -53,7 +53,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class Update:
-    """The message of one client. Every field means something only after adding over clients."""
+    """The update of one client. All fields are summands: the server uses only their sums over clients."""
 
     model: Tensors  # n_k * (w_k - w)
     weight: float  # n_k
@@ -72,12 +72,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Claims:
-    """The number of clients and samples behind an update or a sum, as the server knows them beforehand.
+    """The number of clients and samples behind an update or a sum, as declared to the server before the round.
 
     Attributes:
-        samples: how many samples they declared, together.
-        clients: how many clients there are.
-        norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None where not known.
+        samples: the number of samples that they declared in total.
+        clients: the number of clients.
+        norms: counts of the norms of all updates of the round (`rofl.core.norm_counts`); None if unknown.
         largest: the largest share of these samples that one client has.
     """
 
@@ -100,7 +100,7 @@ class Method(Protocol):
 
     @abstractmethod
     def init(self, net: Network) -> ServerState:
-        """Return the state that the server starts from, given the network with its initial weights."""
+        """Return the initial server state, given the network with its initial weights."""
 
     @abstractmethod
     def zero_update(self, server_state: ServerState) -> Update:
@@ -114,8 +114,8 @@ class Method(Protocol):
 
         Args:
             net: the network, which holds the weights of `server_state` already and may be changed.
-            server_state: what the server broadcast; read only.
-            client_state: what this method returned for this client the last time; empty at first.
+            server_state: the state that the server broadcast; read only.
+            client_state: the state that this method returned for this client the last time; empty at first.
             data: the client's samples.
             ctx: the round and the client, for schedules and random draws.
 
@@ -150,40 +150,40 @@ class Method(Protocol):
         return self
 
     def cautious(self) -> Self:
-        """Return the method with everything off that feeds on the model's own predictions; by default, itself.
+        """Return the method without all steps that train on the model's own predictions; by default, itself.
 
-        The guard may put it in the method's place between two rounds: states and updates keep names and shapes.
+        The guard may switch to it between two rounds: states and updates keep their names and shapes.
         """
         return self
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """Return the type in which tensors of a type travel between server and client; by default, the same."""
+        """Return the dtype in which tensors of a dtype are sent between server and client; by default, the same."""
         return dtype
 
     @property
     def looks_at_updates(self) -> bool:
-        """Whether the server looks at the updates of a round before it adds them; by default it only adds."""
+        """Whether the server inspects the single updates of a round before it adds them; by default it only adds."""
         return False
 
     @property
     def tells_clients_apart(self) -> bool:
-        """Whether a sum of updates shows each client's part, so that masks hide nothing; by default it does not."""
+        """Whether a sum of updates reveals each client's part, so that masking hides nothing; False by default."""
         return False
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return why no honest clients can have sent this, or None where they can; by default nothing is checked.
+        """Return the reason why honest clients cannot have sent this, or None; by default nothing is checked.
 
-        It is called for single updates and for sums of them, where bounds on updates are asked for.
+        It is called for single updates and for their sums, if bounds on updates are enabled.
 
         Args:
             total: the update, or a sum of updates.
             server_state: the state that was broadcast.
-            claims: what is known of the clients.
+            claims: the declared clients and samples.
         """
         return None
 
     def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
-        """Combine a round's updates into one; by default their sum, in the order given.
+        """Combine the updates of a round; by default their sum, in order.
 
         Args:
             updates: of the clients that replied.
@@ -196,5 +196,5 @@ class Method(Protocol):
 
 
 def wire_bytes(method: Method, tensors: Tensors) -> int:
-    """Return how many bytes these tensors take on their way between server and client."""
+    """Return the number of bytes that these tensors take on the wire."""
     return sum(value.numel() * method.wire_dtype(value.dtype).itemsize for value in tensors.values())

@@ -1,9 +1,9 @@
-"""Which clients are noisy: a mixture of two Gaussians over a vector that each client measures on its own data.
+"""Detection of noisy clients: a two-component Gaussian mixture over a vector that each client measures on its data.
 
-FedNoRo and FedCorr collect the vectors at the server, which knows then what each client measured. Here the default
-needs sums only: the sufficient statistics of expectation maximization are sums over clients. Each client keeps its last
-summand and sends the difference to the new one, so that the server's totals are those of all clients so far, however
-few take part in a round (incremental EM, Neal and Hinton 1998). Each client then judges itself by the broadcast totals.
+FedNoRo and FedCorr collect the vectors at the server, which then knows each client's vector. Here the default needs
+only sums: the sufficient statistics of EM are sums over clients. Each client keeps its last summand and sends the
+difference to the new one, so the server's totals cover all clients so far, however few take part in a round
+(incremental EM, Neal and Hinton 1998). Each client then classifies itself from the broadcast totals.
 """
 
 from collections.abc import Callable
@@ -24,18 +24,18 @@ Fit = Callable[[np.ndarray], np.ndarray]  # from vectors (m, D) to which of thei
 
 @dataclass(frozen=True)
 class ClientMixture:
-    """Tells clean clients from noisy ones, by sums, or as published by a table with a row for each client.
+    """Separates clean from noisy clients: from sums, or as published from a table with a row per client.
 
     Args:
         clients: rows of the table; 0 for sums.
-        fit: of the published form: which clients are noisy, given their vectors.
+        fit: the published fit, which returns the noisy clients from their vectors.
     """
 
     clients: int
     fit: Fit
 
     def init(self, size: int) -> Tensors:
-        """Return the initial entries of the server's `aux`, for vectors of this length: all unknown."""
+        """Return the initial entries of the server's `aux` for vectors of this length."""
         if not self.clients:
             return {_TOTALS: torch.zeros(2, 1 + 3 * size)}
         shape = self.clients, size
@@ -51,8 +51,8 @@ class ClientMixture:
         """Return the entries that a client sends, and those that it keeps.
 
         Args:
-            vector: (D,) that it measured.
-            seen: (D,) which entries it could measure, as a mask.
+            vector: (D,) the client's vector.
+            seen: (D,) mask of the entries that it could measure.
             aux: of the server state.
             client_state: of the client's last round.
             client: its number.
@@ -68,7 +68,7 @@ class ClientMixture:
         return {_TOTALS: summand - client_state.get(_SUMMAND, torch.zeros_like(summand))}, {_SUMMAND: summand}
 
     def server_update(self, aux: Tensors, total: Tensors) -> Tensors:
-        """Return the next server state's part, from the last one and the sum over the cohort."""
+        """Return the new entries of the server's `aux`, from the old ones and the sum over the cohort."""
         if not self.clients:
             return {_TOTALS: aux[_TOTALS] + total[_TOTALS]}
         new = total[_SEEN].sum(dim=1, keepdim=True) > 0  # (N, 1) clients of this round
@@ -80,8 +80,8 @@ class ClientMixture:
         """Return whether a client is noisy.
 
         Args:
-            vector: (D,) that it measured.
-            seen: (D,) which entries it could measure.
+            vector: (D,) the client's vector.
+            seen: (D,) mask of the entries that it could measure.
             aux: of the server state.
             client: its number.
         """
@@ -90,7 +90,7 @@ class ClientMixture:
         return bool(self._shares(torch.where(seen, vector.float(), 0.0), seen, aux)[1] > 0.5)
 
     def _shares(self, vector: Tensor, seen: Tensor, aux: Tensors) -> Tensor:
-        """Return the probabilities (2,) of a client to be clean and noisy; equal ones where nothing is known yet."""
+        """Return the probabilities (2,) that a client is clean or noisy; equal if nothing is known yet."""
         totals = aux[_TOTALS].double()
         if float(totals[:, 0].sum()) <= _LEAST:
             return torch.full((2,), 0.5, device=vector.device)
@@ -99,7 +99,7 @@ class ClientMixture:
         return (weight.log() + torch.where(seen, log_density, 0.0).sum(dim=1)).softmax(dim=0).float()
 
     def _fit(self, vectors: Tensor, seen: Tensor) -> Tensor:
-        """Return which clients are noisy (N,), by the published fit over those that were seen."""
+        """Return which clients are noisy (N,), by the published fit over all clients seen so far."""
         present = (seen.sum(dim=1) > 0).numpy()
         noisy = torch.zeros(self.clients)
         if present.sum() < 3:
@@ -114,7 +114,7 @@ class ClientMixture:
 def _components(totals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return means (2, D), variances (2, D) and weights (2,), the component of the smaller mean first.
 
-    Totals of equal shares, with which everybody begins, are set apart by a standard deviation.
+    Equal totals, as in the beginning, are separated by a standard deviation.
     """
     weight = totals[:, 0].clamp(min=_LEAST)
     count, first, second = totals[:, 1:].chunk(3, dim=1)  # (2, D) each

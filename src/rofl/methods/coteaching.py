@@ -25,11 +25,11 @@ class CoTeaching(SmallLossSgd):
     Both are broadcast and averaged; the first (`model`) is evaluated, the second (`aux`) is its peer.
     """
 
-    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # nothing here to estimate it from
+    tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known"] = "known"  # this method has no estimate of it
     lr: Annotated[float, Field(gt=0)] = 0.15  # supplement, "Co-teaching"; 0.001 for Clothing1M
 
     def init(self, net: Network) -> ServerState:
-        """Return two sets of initial weights: the network's, and others drawn from a seed that follows from them."""
+        """Return two sets of initial weights: the network's, and a second set with a seed derived from the first."""
         first = model_weights(net)
         return ServerState(first, model_weights(_reinitialized(net, seed=int(digest(first)[:15], 16))))
 
@@ -40,7 +40,7 @@ class CoTeaching(SmallLossSgd):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Algorithm 1 of Co-teaching on one client's data: a batch is one step of both networks."""
+        """Run Algorithm 1 of Co-teaching on one client's data; each batch is one step of both networks."""
         rate = self.keep_rate(ctx)  # R(T)
         peer = copy.deepcopy(net)
         load_weights(peer, server_state.aux)
@@ -74,7 +74,7 @@ def _losses(net: Network, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _reinitialized(net: Network, seed: int) -> Network:
-    """Return the same architecture with other initial weights; where they are published ones, only the head differs."""
+    """Return the same architecture with other initial weights; for pretrained weights only the head differs."""
     other = copy.deepcopy(net)
     with seeded(derive(seed, "peer")):
         for layer in (other.head if net.pretrained else other).modules():

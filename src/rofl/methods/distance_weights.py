@@ -1,8 +1,8 @@
-"""Less weight for noisy clients whose models lie far off: FedNoRo's distance-aware aggregation (DaAgg).
+"""FedNoRo's distance-aware aggregation (DaAgg): less weight for noisy clients with distant models.
 
 As published, a noisy client has the weight n_k * exp(-d / d_max), where d is the distance to the nearest clean client's
-model: the server has to see single models. By sums, d is the distance to the global model, which the client knows, and
-the mean over the last round's noisy clients takes the place of d_max.
+model: the server must see single models. With sums only, d is the distance to the global model, which the client knows,
+and the mean over the last round's noisy clients replaces d_max.
 """
 
 import math
@@ -22,7 +22,7 @@ _MODELS, _SAMPLES, _FLAGS = "client_models", "client_samples", "client_flags"
 
 @dataclass(frozen=True)
 class DistanceWeights:
-    """Weights of clients by sums, or as published by a table with the model of each client in a row.
+    """Weights of clients: from sums, or as published from a table with the model of each client in a row.
 
     Args:
         clients: rows of the table; 0 for sums. The table has clients times weights numbers.
@@ -47,7 +47,7 @@ class DistanceWeights:
 
         Args:
             net: the trained network.
-            server_state: what it started from.
+            server_state: the state that it started from.
             samples: n_k.
             noisy: whether the client is noisy.
             client: its number.
@@ -65,7 +65,7 @@ class DistanceWeights:
         return Update({name: weight * value for name, value in change.items()}, weight, {_DISTANCES: sums})
 
     def aggregate(self, server_state: ServerState, total: Update) -> tuple[Tensors, Tensors]:
-        """Return the next weights, and the next server state's part.
+        """Return the new weights, and the new entries of the server's `aux`.
 
         Args:
             server_state: the state that was broadcast.
@@ -83,11 +83,11 @@ class DistanceWeights:
 
 
 def published_factors(models: list[Tensors], noisy: Tensor) -> Tensor:
-    """Return exp(-d / d_max) for noisy clients and 1 for clean ones, (m,); 1 for all where all are alike.
+    """Return exp(-d / d_max) for noisy clients and 1 for clean ones, (m,); 1 for all if all clients are of one kind.
 
     Args:
-        models: of each client, up to the same shift.
-        noisy: (m,) which clients are noisy.
+        models: the model of each client, up to a common shift.
+        noisy: (m,) mask of the noisy clients.
     """
     clean = [model for model, flag in zip(models, noisy.tolist(), strict=True) if not flag]
     distances = [

@@ -17,7 +17,7 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class FedAvg(LocalSgd):
-    """FedAvg on the given labels, as if all of them were right; the baseline of every comparison."""
+    """FedAvg on the given labels, without any treatment of label noise; the baseline of every comparison."""
 
     loss: Literal["ce", "gce", "sce", "elr"] = "ce"
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of a label that is spread over all classes
@@ -35,13 +35,13 @@ class FedAvg(LocalSgd):
             raise ValueError("mixup is not for loss = elr, which remembers single samples")
 
     def cautious(self) -> Self:
-        """Return the method without a weight of the predictions that `elr` remembers."""
+        """Return the method without the regularizer of `elr`, which uses earlier predictions."""
         return replace(self, elr_lambda=0.0) if self.loss == "elr" else self
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train by `epochs` passes of SGD on the given labels."""
+        """Train for `epochs` epochs of SGD on the given labels."""
         optimizer, objective = self.optimizer(net, ctx), Objective(self, net, data, client_state, ctx)
         order = ctx.rng("batches")
         net.train()
@@ -61,5 +61,5 @@ class FedAvg(LocalSgd):
         return 0.0
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Return the mean of the clients' weights by their numbers of samples (Eq. 10)."""
+        """Return the mean of the clients' weights, weighted by their numbers of samples (Eq. 10)."""
         return ServerState(fedavg(server_state, total))

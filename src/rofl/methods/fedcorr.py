@@ -1,7 +1,7 @@
 """Xu et al. 2022, "FedCorr: Multi-Stage Federated Learning for Label Noise Correction", arXiv 2204.04677.
 
 Noisy clients are found by the local intrinsic dimensionality of their predictions, and their labels are corrected in
-three stages. docs/baselines.md says where rounds of a cohort, and sums, deviate from the published passes.
+three stages. docs/baselines.md lists the deviations from the paper, due to cohorts and sums.
 """
 
 from dataclasses import dataclass, replace
@@ -49,15 +49,15 @@ class FedCorr(LocalSgd):
     clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
-        """Return the method for so many clients, unless they are set or nothing depends on them."""
+        """Return the method for this number of clients, unless they are set or nothing depends on them."""
         return self if self.clients or self.share == "sums" else replace(self, clients=clients)
 
     def cautious(self) -> Self:
-        """Return the method that changes no label and leaves out no client."""
+        """Return the method without relabelling and without selection of clients."""
         return replace(self, relabel=0.0, start=_NEVER, last_stage=_NEVER)
 
     def init(self, net: Network) -> ServerState:
-        """Return the initial weights, and that nothing is known about clients."""
+        """Return the initial weights and an empty table of clients."""
         return ServerState(model_weights(net), self._mixture.init(1))
 
     def zero_update(self, server_state: ServerState) -> Update:
@@ -125,14 +125,14 @@ class FedCorr(LocalSgd):
 
         Args:
             net: the trained network.
-            server_state: what it started from.
+            server_state: the state that it started from.
             state: of the client.
             data: its samples.
-            probs: (n, K) by the global model.
+            probs: (n, K) of the global model.
             client: its number.
 
         Returns:
-            What is sent, and what changes in the client's state.
+            The entries to send, and the changes of the client's state.
         """
         own = predict_client(net, data)[0].log_softmax(dim=1)  # (n, K)
         visits = state[_VISITS] + 1
@@ -166,13 +166,13 @@ class FedCorr(LocalSgd):
 
 
 def relabelled(labels: Tensor, probs: Tensor, confidence: float, among: Tensor) -> Tensor:
-    """Return labels (n,) with the most probable class in the place of some, where it is probable enough.
+    """Return labels (n,), some replaced by the most probable class if it is probable enough.
 
     Args:
         labels: (n,).
         probs: (n, K).
         confidence: the least probability of a new label.
-        among: (n,) which samples may be relabelled.
+        among: (n,) mask of the samples that may be relabelled.
     """
     sure, guessed = probs.max(dim=1)
     return torch.where(among & (sure > confidence), guessed, labels)
@@ -187,6 +187,6 @@ def split_clients(dimensions: np.ndarray) -> np.ndarray:
 
 
 def _distance(net: Network, server_state: ServerState) -> Tensor:
-    """Return the distance of the weights to the server's, whose gradient is finite at zero too."""
+    """Return the distance of the weights to the server's, with a finite gradient at zero."""
     squares = [(weight - server_state.model[name]).square().sum() for name, weight in trained_parameters(net).items()]
     return (torch.stack(squares).sum() + 1e-12).sqrt()

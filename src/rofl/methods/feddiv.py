@@ -1,8 +1,8 @@
 """Li et al. 2024, "FedDiv: Collaborative Noise Filtering for Federated Learning with Noisy Labels", AAAI 2024.
 
-Clients fit a mixture of two Gaussians to their losses, and the mean of all clients' mixtures is the filter of each. The
-server's cache of the last mixture of each client is not needed: a client sends n_k times the change of its mixture, and
-the running total is that of the cache. So the published aggregation is a sum, exactly.
+Clients fit a two-component Gaussian mixture to their losses, and all use the mean of the clients' mixtures as filter.
+The server needs no cache of each client's last mixture: a client sends n_k times the change of its mixture, and the
+running total equals that of the cache. So the published aggregation is exactly a sum.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _NEVER = 2**31  # a round that no run reaches
 
 @dataclass(frozen=True)
 class FedDiv(LocalSgd):
-    """One filter over all clients' losses; samples it finds noisy are relabelled where local and global model agree."""
+    """One filter over all clients' losses; noisy samples are relabelled where local and global model agree."""
 
     start: Annotated[int, Field(ge=1)] = (
         51  # first round that filters; the paper warms up for 5 passes over all clients
@@ -46,7 +46,7 @@ class FedDiv(LocalSgd):
     lambda_prior: Annotated[float, Field(ge=0)] = 1.0  # weight of KL(uniform || mean prediction)
 
     def cautious(self) -> Self:
-        """Return the method that never filters."""
+        """Return the method without the filter."""
         return replace(self, start=_NEVER)
 
     def init(self, net: Network) -> ServerState:
@@ -88,7 +88,7 @@ class FedDiv(LocalSgd):
         """Return labels (n,) and the samples to train on.
 
         Args:
-            logits: (n, K) by the global model.
+            logits: (n, K) of the global model.
             mixture: (2, 3) the filter.
             client_state: with the local model's debiased labels of the client's last round.
             data: the client's samples.
@@ -125,7 +125,7 @@ class FedDiv(LocalSgd):
                 metrics.add(len(index), loss=loss)
 
     def _debias(self, logits: Tensor, client_state: Tensors) -> Tensors:
-        """Return the labels (n,) of the local model without its bias to frequent classes, and its class prior (K,)."""
+        """Return the local model's labels (n,), debiased for frequent classes, and its class prior (K,)."""
         prior = client_state.get(_PRIOR, torch.full_like(logits[0], 1 / logits.shape[1]))
         debiased = (logits - self.debias * prior.clamp(min=1e-6).log()).softmax(dim=1)
         sure = debiased.max(dim=1).values > _SURE  # (n,)
@@ -142,7 +142,7 @@ def scaled_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def global_mixture(total: Tensor) -> Tensor | None:
-    """Return the mean mixture (2, 3) of all clients from the running total (7,); None where there is none."""
+    """Return the mean mixture (2, 3) of all clients from the running total (7,); None if there is none."""
     if float(total[6]) < 1:
         return None
     mean = (total[:6] / total[6]).view(2, 3)

@@ -25,7 +25,7 @@ _LOGITS = "label_logits"  # key in the client state: (n, K)
 
 @dataclass(frozen=True)
 class FedElc(FedNoRo):
-    """Finds noisy clients as FedNoRo does; these learn label distributions by gradient descent too."""
+    """Finds noisy clients like FedNoRo; they also learn label distributions by gradient descent."""
 
     start: Annotated[int, Field(ge=1)] = 21
     label_scale: Annotated[float, Field(gt=0)] = 10.0  # K: logits of a given label to begin with

@@ -24,9 +24,9 @@ _NEVER = 2**31  # a round that no run reaches
 
 @dataclass(frozen=True)
 class FedFixer(LocalSgd):
-    """A shared and a personal model, each trained on the samples that the other takes for clean.
+    """A shared and a personal model, each trained on the samples that the other classifies as clean.
 
-    A sample is clean where the loss of its label is at most the mean loss over all labels (Cheng et al. 2021, CORES).
+    A sample is clean if the loss of its label is at most the mean loss over all labels (Cheng et al. 2021, CORES).
     A client's weight is the number of its clean samples. The personal model starts from the shared one in every round.
     """
 
@@ -38,7 +38,7 @@ class FedFixer(LocalSgd):
     pull: Annotated[float, Field(ge=0, le=1)] = 0.15  # step of the shared model towards the personal one
 
     def cautious(self) -> Self:
-        """Return the method that selects nothing and rewards no confidence."""
+        """Return the method without selection and without the confidence term."""
         return replace(self, start=_NEVER)
 
     def client_update(
@@ -104,7 +104,7 @@ def confident_loss(logits: Tensor, labels: Tensor, picks: Tensor, beta: float) -
     Args:
         logits: (B, K).
         labels: (B,).
-        picks: (B,) which samples count.
+        picks: (B,) mask of the selected samples.
         beta: weight of the second term, which rewards confidence.
     """
     log_probs = logits.log_softmax(dim=1)
@@ -115,8 +115,7 @@ def confident_loss(logits: Tensor, labels: Tensor, picks: Tensor, beta: float) -
 def mean_loss(log_probs: Tensor) -> Tensor:
     """Return the mean over all labels of -log(p + 1e-8), (B,), from log-probabilities (B, K).
 
-    The small number is the authors' own. Without it the reward for confidence would never end, and logits would grow
-    without bound.
+    The constant is the authors'. Without it the reward for confidence would be unbounded, and logits would diverge.
 
     >>> mean_loss(torch.tensor([[0.5, 0.5]]).log())
     tensor([0.6931])

@@ -1,7 +1,7 @@
 """Tian et al. 2026, "Learning Locally, Revising Globally: Global Reviser for Federated Learning with Noisy Labels".
 
-FedGR, arXiv 2412.00452. The mean loss of each sample under the global models so far tells clean samples by a mixture
-over all clients' samples. As published the server gets every loss; here a histogram of them, which is a sum.
+FedGR, arXiv 2412.00452. A mixture over all clients' samples separates clean samples by their mean loss under the global
+models so far. In the paper the server receives every loss; here it receives a histogram, which is a sum.
 """
 
 import copy
@@ -47,7 +47,7 @@ class FedGR(LocalSgd):
     lambda_features: Annotated[float, Field(ge=0)] = 0.1  # weight of the consistency of features
 
     def cautious(self) -> Self:
-        """Return the method that learns from the given labels only."""
+        """Return the method that trains on the given labels only."""
         return replace(self, start=_NEVER, lambda_features=0.0)
 
     def init(self, net: Network) -> ServerState:
@@ -113,11 +113,11 @@ class FedGR(LocalSgd):
         return {_MEAN: mean + (each - mean) / visits, _VISITS: visits, _PSEUDO: pseudo}
 
     def _pseudo_labels(self, logits: Tensor, clean: Tensor, before: Tensor, data: ClientDataset) -> Tensor:
-        """Return the given label where it is clean, else the global model's where it is sure, else the last one (n,).
+        """Return the given label if it is clean, else the global model's if it is sure, else the last one (n,).
 
         Args:
-            logits: (n, K) by the global model.
-            clean: (n,) probability of each label to be right.
+            logits: (n, K) of the global model.
+            clean: (n,) probability that each label is right.
             before: (n,) pseudo-labels of the client's last round.
             data: the client's samples.
         """
@@ -128,7 +128,7 @@ class FedGR(LocalSgd):
     def _teacher(
         self, net: Network, client_state: Tensors, refine: bool, noisy_share: float, pseudo: Tensor
     ) -> Network:
-        """Return the client's teacher, which the global model revises, or replaces where the client knows too little.
+        """Return the client's teacher, revised by the global model, or replaced by it if too few labels are usable.
 
         Args:
             net: with the global model's weights.
@@ -149,13 +149,13 @@ class FedGR(LocalSgd):
 
 
 def refined_loss(log_probs: Tensor, given: Tensor, pseudo: Tensor, clean: Tensor, trusted: bool) -> Tensor:
-    """Return the mean of q * CE(given) + (1 - q) * CE(pseudo); of CE(pseudo) alone where the client is not trusted.
+    """Return the mean of q * CE(given) + (1 - q) * CE(pseudo); of CE(pseudo) alone if the client is not trusted.
 
     Args:
         log_probs: (B, K).
         given: (B,) labels.
         pseudo: (B,) labels; -1 for none, which counts as no loss.
-        clean: (B,) q, the probability of the given label to be right.
+        clean: (B,) q, the probability that the given label is right.
         trusted: whether given labels count at all.
     """
     known = pseudo != _NONE

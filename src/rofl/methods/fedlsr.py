@@ -21,7 +21,7 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class FedLsr(LocalSgd):
-    """Trains on a mixture of the predictions for two views, sharpened, and keeps the two alike."""
+    """Trains on the sharpened mixture of predictions for two views, and keeps the two consistent."""
 
     gamma: Annotated[float, Field(ge=0)] = 0.4  # weight of the divergence of the two views, once it has risen
     gamma_ramp: Annotated[float, Field(ge=0, le=1)] = 0.2  # share of the rounds over which gamma rises
@@ -35,7 +35,7 @@ class FedLsr(LocalSgd):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train on two views of each batch, which pass the network as one."""
+        """Train on two views of each batch, in one forward pass."""
         gamma = self.gamma * losses.linear_ramp(ctx.index, 0, self.gamma_ramp * self.horizon)
         optimizer = self.optimizer(net, ctx)
         order, augment, views = ctx.rng("batches"), ctx.rng("augment"), ctx.rng("views")

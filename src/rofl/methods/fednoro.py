@@ -1,7 +1,7 @@
 """Wu et al. 2023, "FedNoRo: Towards Noise-Robust Federated Learning by Addressing Class Imbalance and Label Noise".
 
-A vector of mean losses by class tells noisy clients from clean ones. Noisy clients also learn from the global model's
-predictions, and have less weight. docs/baselines.md says where the default, which needs sums only, deviates.
+Noisy clients are detected by their vector of per-class mean losses. They also learn from the global model's
+predictions, and have less weight. docs/baselines.md lists the deviations of the default, which needs only sums.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ _VOTES = 9  # fits of the published detection, of which the most frequent outcom
 
 @dataclass(frozen=True)
 class FedNoRo(LocalSgd):
-    """Finds noisy clients by their losses; they learn from the global model too, and count for less."""
+    """Finds noisy clients by their losses; they also learn from the global model, and have less weight."""
 
     start: Annotated[int, Field(ge=1)] = 11  # first round in which noisy clients are treated as such
     ramp: Annotated[int, Field(ge=1)] = 39  # rounds from then on over which the global model's weight rises
@@ -40,15 +40,15 @@ class FedNoRo(LocalSgd):
     clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
-        """Return the method for so many clients, unless they are set or nothing depends on them."""
+        """Return the method for this number of clients, unless they are set or nothing depends on them."""
         return self if self.clients or self.share == "sums" else replace(self, clients=clients)
 
     def cautious(self) -> Self:
-        """Return the method that takes no client for noisy."""
+        """Return the method that treats all clients as clean."""
         return replace(self, start=_NEVER)
 
     def init(self, net: Network) -> ServerState:
-        """Return the initial weights, and that nothing is known about clients."""
+        """Return the initial weights and an empty table of clients."""
         model = model_weights(net)
         return ServerState(model, {**self._mixture.init(net.classes), **self._weights.init(model)})
 
@@ -60,7 +60,7 @@ class FedNoRo(LocalSgd):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Measure the losses by class with the received model, then train as a clean or as a noisy client does."""
+        """Measure the per-class losses of the received model, then train as a clean or as a noisy client."""
         logits, _ = predict_client(net, data)  # (n, K) by the global model
         vector = losses_by_class(logits, data.labels)  # (K,)
         seen = data.class_counts() > 0  # (K,)
@@ -84,7 +84,7 @@ class FedNoRo(LocalSgd):
         return ServerState(model, {**mixture, **distances})
 
     def _train_clean(self, net: Network, data: ClientDataset, ctx: RoundContext, metrics: MetricSums) -> None:
-        """Train on the given labels, with logits adjusted by how frequent each class is at the client."""
+        """Train on the given labels, with logits adjusted by the client's class frequencies."""
         optimizer, prior = self.optimizer(net, ctx), log_prior(data)
         order, augment = ctx.rng("batches"), ctx.rng("augment")
         net.train()
@@ -122,7 +122,7 @@ class FedNoRo(LocalSgd):
         return {}
 
     def _kept_labels(self, client_state: Tensors, data: ClientDataset) -> Tensors:
-        """Return the part of the client state that holds labels of a clean client; empty here."""
+        """Return the labels in the client state of a clean client; empty here."""
         return {}
 
     @property
@@ -171,7 +171,7 @@ def sigmoid_ramp(index: int, start: int, length: int) -> float:
 
 
 def vote_noisy(vectors: np.ndarray) -> np.ndarray:
-    """Return which clients (m,) are noisy by their vectors (m, K), as published: the most frequent of nine fits."""
+    """Return which clients (m,) are noisy from their vectors (m, K), as published: the majority of nine fits."""
     from sklearn.mixture import GaussianMixture  # slow to import, and only needed for the published form
 
     low, high = vectors.min(axis=0), vectors.max(axis=0)

@@ -15,12 +15,12 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class FedProx(FedAvg):
-    """FedAvg whose clients are pulled back to the weights that the server sent."""
+    """FedAvg with a proximal term that keeps clients close to the server's weights."""
 
     mu: Annotated[float, Field(ge=0)] = 0.01  # weight of the proximal term; the paper tries 0.001, 0.01, 0.1 and 1
 
     def penalty(self, net: Network, server_state: ServerState) -> Tensor | float:
-        """Return mu / 2 * |w - w_server|^2 over all weights; running statistics are no weights."""
+        """Return mu / 2 * |w - w_server|^2 over all weights, without running statistics."""
         distances = [
             (weight - server_state.model[name]).square().sum() for name, weight in trained_parameters(net).items()
         ]

@@ -17,10 +17,10 @@ def predict(
     """Return logits (n, K) and features (n, d) of images: evaluation mode, no augmentation, one chunk at a time.
 
     Args:
-        net: the network, which stays as it is.
+        net: the network, which is not changed.
         pixels: the images, in memory or in files.
         transform: from pixels to inputs.
-        rows: which images; all of them where absent.
+        rows: which images; all of them if None.
     """
     return forward(net.predictor(), pixels, transform, rows)
 
@@ -29,13 +29,13 @@ def predict(
 def forward(
     predictor: Network, pixels: ImageStore, transform: Transform, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return what `predict` does, given a `Network.predictor`.
+    """Return the same as `predict`, for a `Network.predictor`.
 
     Args:
         predictor: in evaluation mode.
         pixels: the images.
         transform: from pixels to inputs.
-        rows: which images; all of them where absent.
+        rows: which images; all of them if None.
     """
     count = len(pixels) if rows is None else len(rows)
     chunks = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]

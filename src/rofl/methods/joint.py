@@ -22,7 +22,7 @@ _PAIR_RATE = 0.03  # for asymmetric noise at any ratio
 
 @dataclass(frozen=True)
 class Joint(LocalSgd):
-    """Learns weights and labels in turn: from round `start` on, labels are the network's averaged predictions."""
+    """Learns weights and labels alternately: from round `start` on, labels are the network's averaged predictions."""
 
     lr: Annotated[float, Field(ge=0)] = 0.0  # 0: Tanaka's for the known noise ratio; 8e-4 for Clothing1M
     alpha: Annotated[float, Field(ge=0)] = 1.2  # weight of the prior term; 2.4 for Clothing1M
@@ -31,13 +31,13 @@ class Joint(LocalSgd):
     memory: Annotated[int, Field(ge=1)] = 10  # epochs whose predictions are averaged
 
     def with_noise_rate(self, kind: str, ratio: float) -> "Joint":
-        """Return the method with Tanaka's learning rate for this noise, where `lr` is 0."""
+        """Return the method with Tanaka's learning rate for this noise, if `lr` is 0."""
         return self if self.lr else replace(self, lr=published_rate(kind, ratio))
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Algorithm 1 of Joint Optimization on one client's data.
+        """Run Algorithm 1 of Joint Optimization on one client's data.
 
         The client keeps its current soft labels (n, K) and the predictions of its last `memory` epochs.
         """

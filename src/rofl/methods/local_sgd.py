@@ -84,7 +84,7 @@ def scheduled_share(schedule: str, index: int, rounds: int, warmup: float) -> fl
 
 @dataclass(frozen=True)
 class LocalSgd(Method):
-    """A base of methods whose clients train by SGD; defaults from the supplement, "Implementation details"."""
+    """A base class of methods with local SGD; defaults from the supplement, "Implementation details"."""
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
 
@@ -93,17 +93,17 @@ class LocalSgd(Method):
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     batch: Annotated[int, Field(ge=2)] = 50
     epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
-    lr_decay_every: Annotated[int, Field(ge=0)] = 0  # rounds after which lr is divided by 10, again and again; 0: never
+    lr_decay_every: Annotated[int, Field(ge=0)] = 0  # lr is divided by 10 every this many rounds; 0: never
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"  # over all rounds, from lr to 0
     lr_warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the rounds over which lr rises to its value
     horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run, for schedules; 0: as the experiment says
 
     def init(self, net: Network) -> ServerState:
-        """Return the initial weights; a method that sends more adds it to `aux`."""
+        """Return the initial weights; methods with further tensors add them to `aux`."""
         return ServerState(model_weights(net))
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """Return no change of the weights; a method that sends more adds its zeros to `aux`."""
+        """Return a zero update of the weights; methods with further tensors add their zeros to `aux`."""
         return Update(zeros_like(server_state.model), 0.0)
 
     def centralized(self) -> Self:
@@ -118,7 +118,7 @@ class LocalSgd(Method):
         """Return the learning rate of a round.
 
         Raises:
-            ValueError: there is a schedule, and nobody said how many rounds there are.
+            ValueError: there is a schedule, but the number of rounds is unknown.
         """
         rate = self.lr * 0.1 ** ((ctx.index - 1) // self.lr_decay_every) if self.lr_decay_every else self.lr
         if self.lr_schedule == "constant" and not self.lr_warmup:
@@ -128,26 +128,26 @@ class LocalSgd(Method):
         return rate * scheduled_share(self.lr_schedule, ctx.index, self.horizon, self.lr_warmup)
 
     def optimizer(self, net: nn.Module, ctx: RoundContext) -> FusedSGD:
-        """Return SGD over the weights of a network; its momentum starts at zero in every round."""
+        """Return the SGD optimizer of a network; its momentum starts at zero in every round."""
         return FusedSGD(net.parameters(), self.learning_rate(ctx), self.momentum, self.weight_decay)
 
 
 @dataclass(frozen=True)
 class SmallLossSgd(LocalSgd):
-    """A base of methods whose clients select the samples of small loss (Eq. 2)."""
+    """A base class of methods with small-loss selection (Eq. 2)."""
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "known"  # share left out by Eq. 2
     warmup: Annotated[int, Field(ge=0)] = 10  # T: rounds until R(t) has fallen to 1 - tau; 5 for Clothing1M
 
     def with_noise_rate(self, kind: str, ratio: float) -> Self:
-        """Return the method with the ratio in the place of tau = "known"."""
+        """Return the method with the ratio in place of tau = "known"."""
         return replace(self, tau=ratio) if self.tau == "known" else self
 
     def keep_rate(self, ctx: RoundContext) -> float:
         """Return R(t), the share of a batch that is selected.
 
         Raises:
-            ValueError: tau is no number; `with_noise_rate` replaces "known".
+            ValueError: tau is not a number; `with_noise_rate` replaces "known".
         """
         if isinstance(self.tau, str):
             raise ValueError(f"tau = {self.tau!r} must be replaced by the noise ratio before training")

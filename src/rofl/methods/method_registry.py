@@ -40,13 +40,13 @@ _OTHER_NAMES = {"fedavg": "plain", "fed-avg": "plain", "fed_avg": "plain", "co-t
 
 
 class MethodRegistry(Registry[type[Method]]):
-    """Method classes by name, which checks that a foreign class can be used as a method."""
+    """Method classes by name; checks that a class of another package can be used as a method."""
 
     def find(self, name: Any) -> type[Method]:
         """Return the class of a name, such as "rofl" or "package.module:Class".
 
         Raises:
-            UserError: there is none, it is no dataclass, or it lacks a part of the interface.
+            UserError: the name is unknown, or the class is not a dataclass or lacks a part of the interface.
         """
         ours = _OTHER_NAMES.get(name.casefold()) if isinstance(name, str) else None
         if ours and name not in self.names():  # which looks at all installed packages
@@ -54,7 +54,7 @@ class MethodRegistry(Registry[type[Method]]):
         kind = super().find(name)
         if not (inspect.isclass(kind) and is_dataclass(kind)):
             raise UserError(
-                f"The method {name} is no dataclass, whose fields are its settings.", "@dataclass(frozen=True)"
+                f"The method {name} is not a dataclass, whose fields are its settings.", "@dataclass(frozen=True)"
             )
         abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
         missing = [member for member in _MEMBERS if member in abstract or not callable(getattr(kind, member, None))]

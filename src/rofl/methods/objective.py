@@ -1,4 +1,4 @@
-"""The loss of a batch on the given labels, for FedAvg and its subclasses: four losses, smoothed and mixed labels."""
+"""The loss of a batch on the given labels, for FedAvg and its subclasses: four losses, label smoothing and mixup."""
 
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class Mixup:
 
 
 class Objective:
-    """The loss of FedAvg's settings on one client's batches; `ce` alone has the bits of `F.cross_entropy`.
+    """The loss of FedAvg's settings on one client's batches; `ce` alone is bit-identical to `F.cross_entropy`.
 
     Args:
         settings: which loss, with its hyper-parameters.
@@ -66,7 +66,7 @@ class Objective:
         inputs, partner, share = self._mixup(self._data.inputs(index, self._augment))
         logits, _ = self._net(inputs)  # (B, K)
         loss = self._loss(logits, labels)
-        if self._settings.mixup:  # in all losses, the labels mix as the losses do
+        if self._settings.mixup:  # mixing the labels equals mixing the losses
             loss = share * loss + (1 - share) * self._loss(logits, labels[partner])
         if self._settings.loss == "elr":
             loss = loss + self._settings.elr_lambda * self._regularizer(logits, index)
@@ -86,7 +86,7 @@ class Objective:
         return F.cross_entropy(logits, labels, label_smoothing=settings.label_smoothing)
 
     def _regularizer(self, logits: Tensor, index: Tensor) -> Tensor:
-        """Return the mean of the regularizer over a batch; its samples' targets move towards their predictions."""
+        """Return the mean regularizer of a batch, and move its samples' targets towards their predictions."""
         probs = losses.clipped_probs(logits.log_softmax(dim=1))
         targets = losses.remember(self._targets[index], probs.detach(), self._settings.elr_momentum)
         self._targets[index] = targets

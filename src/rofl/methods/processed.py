@@ -1,4 +1,4 @@
-"""A method with postprocessors around its updates: the one place where they are composed."""
+"""Composes a method with postprocessors of its updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from rofl.models import Network
 
 @dataclass(frozen=True)
 class ProcessedMethod(Method):
-    """A method whose updates pass a list of postprocessors; to an engine it is a method like any other."""
+    """A method whose updates pass a list of postprocessors; engines treat it like any other method."""
 
     method: Method
     postprocessors: tuple[Postprocessor, ...]  # in the order in which a client applies them
@@ -29,7 +29,7 @@ class ProcessedMethod(Method):
         return server_state
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """Return the method's zero in the form that travels."""
+        """Return the method's zero update in the form that is sent."""
         *states, received = self._received(server_state)
         zero = self.method.zero_update(received)
         for postprocessor, state in zip(self.postprocessors, reversed(states), strict=True):
@@ -39,9 +39,9 @@ class ProcessedMethod(Method):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train from the state as the client receives it, and pass the update through the list.
+        """Train from the received state, and pass the update through the list.
 
-        Changes of weights are against the received state: what rounding removed is not sent back as if it were learnt.
+        Changes of weights are relative to the received state, so a rounding error is not sent back as a change.
         """
         *states, received = self._received(server_state)
         load_weights(net, received.model)  # in place of the server's
@@ -61,21 +61,21 @@ class ProcessedMethod(Method):
 
     @property
     def looks_at_updates(self) -> bool:
-        """Whether one of the postprocessors does."""
+        """Whether a postprocessor inspects single updates."""
         return any(postprocessor.looks_at_updates for postprocessor in self.postprocessors)
 
     @property
     def tells_clients_apart(self) -> bool:
-        """Whether sums of the method's updates do; under differential privacy, no update as such is sent."""
+        """Whether sums of the method's updates do; False with differential privacy."""
         return self.method.tells_clients_apart
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return the problem that a postprocessor finds, or the method, if the updates can be decoded for it.
+        """Return the problem that a postprocessor finds, or the method, if the updates can be decoded.
 
         Args:
             total: the update, or a sum of updates.
             server_state: the state that was broadcast.
-            claims: what is known of the clients.
+            claims: the declared clients and samples.
         """
         *states, received = self._received(server_state)
         for postprocessor, state in zip(reversed(self.postprocessors), states, strict=True):
@@ -87,7 +87,7 @@ class ProcessedMethod(Method):
         return self.method.check_sums(total, received, claims)
 
     def combine(self, updates: Sequence[Update], server_state: ServerState) -> Update:
-        """Combine the updates by the first postprocessor that does, or add them."""
+        """Combine the updates with the first postprocessor that does so, or add them."""
         for postprocessor in self.postprocessors:
             combined = postprocessor.combine(updates)
             if combined is not None:
@@ -95,7 +95,7 @@ class ProcessedMethod(Method):
         return super().combine(updates, server_state)
 
     def _received(self, server_state: ServerState) -> list[ServerState]:
-        """Return the state as each postprocessor receives it, from the last to the first, and as the method does."""
+        """Return the received state for each postprocessor, from the last to the first, and for the method."""
         states = [server_state]
         for postprocessor in reversed(self.postprocessors):
             states.append(postprocessor.received_state(states[-1]))
@@ -110,7 +110,7 @@ class ProcessedMethod(Method):
         return replace(self, method=self.method.with_rounds(rounds))
 
     def with_clients(self, clients: int) -> Self:
-        """Return the same postprocessors around the method for so many clients."""
+        """Return the same postprocessors around the method for this number of clients."""
         return replace(self, method=self.method.with_clients(clients))
 
     def centralized(self) -> Self:
@@ -122,7 +122,7 @@ class ProcessedMethod(Method):
         return replace(self, method=self.method.cautious())
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """Return the type in which tensors of a type travel, after all postprocessors."""
+        """Return the dtype in which tensors of a dtype are sent, after all postprocessors."""
         dtype = self.method.wire_dtype(dtype)
         for postprocessor in self.postprocessors:
             dtype = postprocessor.wire_dtype(dtype)
@@ -130,7 +130,7 @@ class ProcessedMethod(Method):
 
 
 def with_postprocessors(method: Method, postprocessors: Sequence[Postprocessor]) -> Method:
-    """Return the method with postprocessors around its updates, or the method itself where there are none."""
+    """Return the method with postprocessors, or the method itself if there are none."""
     return ProcessedMethod(method, tuple(postprocessors)) if postprocessors else method
 
 

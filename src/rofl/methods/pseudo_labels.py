@@ -1,6 +1,6 @@
-"""Eq. 8: pseudo-labels, the model's predictions for samples whose given label is not trusted, and when they begin.
+"""Eq. 8: pseudo-labels, i.e. predictions for samples whose given label is not trusted, and their first round.
 
-With T_pl = "auto" they begin when the global model is right more often than the labels that they replace
+With T_pl = "auto" they start when the global model is right more often than the labels that they replace
 (`EarnedStart`): docs/method.md has the rule, docs/decisions/0016-cifar10-on-two-cores.md the measurements.
 """
 
@@ -14,30 +14,30 @@ from rofl.data import ClientDataset
 from rofl.methods.inference import CHUNK, forward
 from rofl.models import Network
 
-_MAX_LAZY_SHARE = 2 / 3  # of a client's samples are predicted on demand; then the rest is, in one pass
+_MAX_LAZY_SHARE = 2 / 3  # share of a client's samples that is predicted on demand; then all others in one pass
 AGREED = "agreed"  # key in an update's `aux`: samples whose label was predicted before it was learnt, and all
 STATE = "start"  # key in the server's `aux`
-_ODDS = 2.0  # where model and label differ, the model must be right so many times as often
+_ODDS = 2.0  # if model and label differ, the model must be right this many times as often
 _FAST, _SLOW = 0.5, 0.8  # momenta of two averages of the agreement over rounds
-_LEAST_AGREEMENT = 0.5  # below it, a model whose agreement does not rise knows little, or most labels are wrong
-_STILL = 0.01  # the agreement has stopped rising where the fast average is at most so far above the slow one
+_LEAST_AGREEMENT = 0.5  # below it, a model whose agreement does not rise is weak, or most labels are wrong
+_STILL = 0.01  # the agreement has stopped rising if the fast average is at most this far above the slow one
 
 
 class PseudoLabels:
-    """y-hat of a client's samples, by the network as it is now: evaluation mode, no augmentation.
+    """y-hat of a client's samples, predicted by the current network: evaluation mode, no augmentation.
 
-    Eq. 1 needs y-hat of unconfident samples only, so predictions are made on demand: where labels are mostly right,
+    Eq. 1 needs y-hat of unconfident samples only, so predictions are made on demand: if labels are mostly right,
     this saves most of a pass over all samples, a twentieth of a client's round. Clients with at most 125 samples or on
     an accelerator use one pass instead, since selecting samples there would force a synchronisation.
 
     Args:
-        net: the network; a copy is kept, so that it may go on training.
+        net: the network; it is copied, so it may continue training.
         data: the client's samples.
         soft: labels as probabilities (n, K) rather than classes (n,).
     """
 
     def __init__(self, net: Network, data: ClientDataset, soft: bool) -> None:
-        self._predictor = net.predictor()  # a copy: the network goes on training
+        self._predictor = net.predictor()  # a copy: the network continues training
         self._data, self._soft = data, soft
         shape = (len(data), data.classes) if soft else (len(data),)
         self._labels = data.labels.new_zeros(shape, dtype=torch.float32 if soft else torch.int64)
@@ -66,11 +66,11 @@ class PseudoLabels:
 def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
     """Estimate a model's accuracy, 0 to 1, from its agreement with labels of which a known share is wrong.
 
-    It predicts a label where both are right, or where it makes the very mistake that the label makes; mistakes are
-    taken to be even over classes.
+    Model and label agree if both are right, or if both have the same wrong class; errors are assumed to be uniform over
+    classes.
 
     Args:
-        agreement: the share of labels that it predicts, of samples from which it has not learnt lately.
+        agreement: the share of labels that it predicts, on samples that it has not just trained on.
         wrong: the share of labels that are wrong.
         classes: K.
 
@@ -82,14 +82,14 @@ def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
 
 
 def deserves_labels(accuracy: float, wrong: float) -> bool:
-    """Return whether the model is better than the labels it disagrees with, so that it may replace them.
+    """Return whether the model is accurate enough to replace the labels that it disagrees with.
 
     If mistakes of model and labels are independent, the model is right on accuracy * wrong of all samples where the two
     differ, and the label on (1 - accuracy) * (1 - wrong). The model has to be right twice as often.
 
     Args:
-        accuracy: of the model, as estimated.
-        wrong: the share of labels that are wrong; where it is 0, no model deserves it.
+        accuracy: the estimated accuracy of the model.
+        wrong: the share of wrong labels; if it is 0, the result is False.
 
     >>> [deserves_labels(accuracy, wrong=0.4) for accuracy in (0.5, 0.7, 0.8)], deserves_labels(1.0, wrong=0.0)
     ([False, False, True], False)
@@ -124,10 +124,10 @@ class EarnedStart:
         Args:
             counts: (2,) samples whose label was predicted, and all, over the clients of the round.
             index: the round.
-            wrong: the share of labels that are wrong; None where nobody knows.
+            wrong: the share of labels that are wrong; None if unknown.
             classes: K.
         """
-        agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may leave anything
+        agreed, counted = counts.nan_to_num().clamp(min=0).tolist()  # noise for privacy may give any value
         if counted < 1:
             return self
         now = min(1.0, agreed / counted)

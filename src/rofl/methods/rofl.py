@@ -26,9 +26,9 @@ UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold 
 
 @dataclass(frozen=True)
 class Rofl(SmallLossSgd):
-    """Class-wise centroids travel with the weights and decide which given labels a client trusts.
+    """Class-wise centroids are exchanged with the weights and decide which given labels a client trusts.
 
-    A sample is confident where the centroid that is nearest to its features is that of its label. From round T_pl on,
+    A sample is confident if the nearest centroid to its features is that of its label. From round T_pl on,
     the others are trained on pseudo-labels. docs/method.md maps each line of the paper to the function that does it.
     """
 
@@ -48,11 +48,11 @@ class Rofl(SmallLossSgd):
         return replace(super().centralized(), pseudo="naive")
 
     def cautious(self) -> Self:
-        """Return the method without pseudo-labels and entropy term: centroids go on, and labels count as given."""
+        """Return the method without pseudo-labels and entropy term; it trains on the given labels."""
         return replace(self, t_pl="never" if isinstance(self.t_pl, str) else _NEVER, lambda_e=0.0)
 
     def init(self, net: Network) -> ServerState:
-        """Return the initial weights and zero centroids (K, d): no class has one yet."""
+        """Return the initial weights and zero centroids (K, d)."""
         aux = {"centroids": torch.zeros(net.classes, net.feature_size)}
         start = {STATE: EarnedStart.initial().numbers} if self._waits else {}
         return ServerState(model_weights(net), aux | self._unconfident(1) | start)
@@ -155,7 +155,7 @@ class Rofl(SmallLossSgd):
         return isinstance(self.t_pl, str)
 
     def _first_relabelled(self, server_state: ServerState) -> int:
-        """Return T_pl, as far as it is known."""
+        """Return T_pl, if known."""
         if not isinstance(self.t_pl, str):
             return self.t_pl
         return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
@@ -207,7 +207,7 @@ class Rofl(SmallLossSgd):
         return torch.where(use_global.unsqueeze(1), global_centroids, means)
 
     def _confident(self, features: Tensor, labels: Tensor, centroids: Tensor) -> Tensor:
-        """Return the mask of Eq. 7, (B,); all True where the mask is off.
+        """Return the mask of Eq. 7, (B,); all True if the mask is off.
 
         Args:
             features: (B, d), without gradient.
@@ -235,7 +235,7 @@ class Rofl(SmallLossSgd):
         return losses.classification(label_loss, pseudo_loss, mask) if self.mask else pseudo_loss
 
     def _update_centroids(self, centroids: Tensor, means: Tensor, counts: Tensor) -> Tensor:
-        """Return Eq. 13, or the batch's class means where global centroids are off.
+        """Return Eq. 13, or the batch's class means if global centroids are off.
 
         Args:
             centroids: (K, d) before the batch.

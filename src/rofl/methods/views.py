@@ -14,7 +14,7 @@ def strong_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
     Args:
         inputs: as a network takes them, scaled to mean 0.
-        generator: the source of randomness, on the CPU.
+        generator: the random generator, on the CPU.
     """
     count, _, height, width = inputs.shape
     draws = torch.rand(count, 4, generator=generator).to(inputs.device)  # (B, 4)

@@ -1,4 +1,4 @@
-"""Any `torch.nn.Module` as a Network: finds its features, and checks what it returns."""
+"""Adapts any `torch.nn.Module` to a Network: finds its features and checks its output."""
 
 import copy
 
@@ -12,14 +12,14 @@ _HINT = "a forward that gives logits (B, K), or logits and features (B, d)"
 
 
 class AdaptedNetwork(Network):
-    """A foreign module, whose forward gives logits only or (logits, features).
+    """Wraps a module whose forward returns logits or (logits, features).
 
-    Where it gives logits only, the features are the input of the last `nn.Linear` that a forward pass calls, or the
-    output of the layer that `features` names. One pass over two blank images finds the layer and the sizes; it also
-    gives lazy layers their shapes. Its tensors are named as the module names them, after "module.".
+    If it returns only logits, the features are the input of the last `nn.Linear` that a forward pass calls, or the
+    output of the layer that `features` names. One pass over two blank images finds the layer and the sizes, and
+    initialises lazy layers. Tensor names are those of the module, with the prefix "module.".
 
     Args:
-        module: the classifier; an attribute `pretrained = True` says that its weights come from elsewhere.
+        module: the classifier; an attribute `pretrained = True` marks pretrained weights.
         shape: channels, height and width of an input.
         classes: K, the number of classes.
         features: the name of the layer whose output is the features, as `module.named_modules()` has it.
@@ -36,12 +36,12 @@ class AdaptedNetwork(Network):
             names = ", ".join(name for name, _ in module.named_children())
             raise UserError(f"The model has no layer {features!r} to take features from.", names)
         self._features = features
-        self._head = _last_linear(module, shape)  # "" where the module calls none
+        self._head = _last_linear(module, shape)  # "" if the module calls none
         with torch.no_grad():
             logits, vectors = self.eval()(torch.zeros(2, *shape))
         self.train()
         if logits.shape != (2, classes):
-            raise UserError(f"The model gives logits {tuple(logits.shape)} for 2 images of {classes} classes.", _HINT)
+            raise UserError(f"The model returns logits {tuple(logits.shape)} for 2 images of {classes} classes.", _HINT)
         self.feature_size = int(vectors.shape[1])
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -67,21 +67,21 @@ class AdaptedNetwork(Network):
         else:
             logits, features = output, caught[-1] if caught else None
         if not isinstance(logits, Tensor) or not isinstance(features, Tensor):
-            raise UserError(f"The model's forward gives {_describe(output)}, from which no features follow.", _HINT)
+            raise UserError(f"The model's forward returns {_describe(output)}, which has no features.", _HINT)
         return logits.float(), features.flatten(1).float()
 
     def logits_only(self) -> nn.Module:
-        """Return a copy of the module itself: the hooks that find features cannot be exported."""
+        """Return a copy of the wrapped module: the hooks that find features cannot be exported."""
         return LogitsOnly(copy.deepcopy(self.module).eval())
 
     @property
     def head(self) -> nn.Module:
-        """The last linear layer, or the whole network where there is none."""
+        """The last linear layer, or the whole network if there is none."""
         return self.module.get_submodule(self._head) if self._head else self
 
 
 def adapt(module: nn.Module, shape: tuple[int, int, int], classes: int, features: str = "") -> Network:
-    """Return a module as a Network; one that is a Network already is returned as it is.
+    """Return a module as a Network; a Network is returned unchanged.
 
     Args:
         module: the classifier.

@@ -1,7 +1,7 @@
-"""A CNN for accuracy per unit of time on small colour images, after the networks of Jordan 2024 (arXiv 2404.00498).
+"""A CNN that is accurate for its training time on small colour images, after Jordan 2024 (arXiv 2404.00498).
 
-A fixed transform of 2 x 2 pixels to what they have in common, and how they differ, takes the place of learnt whitening:
-of natural images it is nearly the same, and needs no look at any client's pixels.
+A fixed Haar transform of 2 x 2 pixels replaces learnt whitening: on natural images it is nearly the same, and it does
+not depend on any client's pixels.
 """
 
 import math
@@ -17,7 +17,7 @@ _CHANNELS = ((64,), (128, 128), (256, 256))  # of convolutions; a 2 x 2 pool bet
 class Cnn5(FeatureClassifier):
     """64-pool-128-128-pool-256-256-mean after a Haar transform that halves the side, batch norm, GELU.
 
-    256 features at width 1, 30 million multiplications for an image of 32 x 32. Any size of 2 and more goes through.
+    256 features at width 1, 30 million multiplications for an image of 32 x 32. Any size from 2 pixels works.
     """
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
@@ -35,7 +35,7 @@ class Cnn5(FeatureClassifier):
 class Haar(nn.Module):
     """(B, C, H, W) -> (B, 4 C, H/2, W/2): sums and differences of 2 x 2 pixels and of channels, with variance 1.
 
-    The filters are fixed, and no part of what travels; the variances are batch norm's.
+    The filters are fixed and are not sent; batch norm normalises the variances.
 
     Args:
         channels: C.
@@ -73,7 +73,7 @@ def haar_filters(channels: int) -> Tensor:
 
 
 def _block(inputs: int, outputs: int, pool: bool) -> list[nn.Module]:
-    """Return a 3 x 3 convolution that passes its inputs on at first, batch norm and GELU, with pooling where asked for.
+    """Return a 3 x 3 convolution initialised to the identity, batch norm and GELU, optionally with pooling.
 
     Args:
         inputs: channels of the input.

@@ -13,7 +13,7 @@ _MIN_UNPADDED_SIDE = 28  # pixels a side: 28 -> 14 -> 7 -> 5 -> 3 -> 1
 class Cnn9(FeatureClassifier):
     """128-128-128-pool-256-256-256-pool-512-256-128, batch norm, LeakyReLU, dropout 0.25; 128 features at width 1.
 
-    Images smaller than 28 pixels keep their padding throughout, so that any size of 4 and more goes through.
+    Images smaller than 28 pixels are padded in all layers, so any size from 4 pixels works.
     """
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:

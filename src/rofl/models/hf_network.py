@@ -1,4 +1,4 @@
-"""Networks of Hugging Face's transformers as feature extractors, from local folders; nothing is downloaded."""
+"""Hugging Face transformers networks as feature extractors, from local folders; nothing is downloaded."""
 
 import importlib
 import importlib.util
@@ -18,17 +18,17 @@ from rofl.models.fit_inputs import NO_SCALING, FitInputs, PixelScaling
 from rofl.models.network import FeatureClassifier
 
 PREFIX = "hf:"
-_HALF = (0.5, 0.5, 0.5)  # mean and deviation of a folder that does not say how its images are scaled
+_HALF = (0.5, 0.5, 0.5)  # default mean and deviation of a folder without preprocessor_config.json
 _HINT = "a folder with config.json and model.safetensors, as save_pretrained writes it"
 
 
 @dataclass(frozen=True)
 class HubConfig:
-    """What a folder says about its network, without its weights; as JSON it is a part of a saved model.
+    """The configuration of a folder's network, without weights; saved with a model as JSON.
 
     Attributes:
         config: the content of config.json.
-        scaling: how its images are scaled, by preprocessor_config.json.
+        scaling: the scaling of its images, from preprocessor_config.json.
     """
 
     config: dict[str, Any]
@@ -50,16 +50,16 @@ class HubConfig:
         return cls(config, PixelScaling(mean, std))
 
     def to_json(self) -> str:
-        """Return both as JSON."""
+        """Return the configuration as JSON."""
         about = {"config": self.config, "image_mean": self.scaling.mean, "image_std": self.scaling.std}
         return json.dumps(about, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "HubConfig":
-        """Return what `to_json` wrote.
+        """Return the configuration from the JSON of `to_json`.
 
         Raises:
-            UserError: it is something else.
+            UserError: the text is not such a configuration.
         """
         try:
             about: Any = parse_json(text)
@@ -76,22 +76,22 @@ def hf_network(
     scaling: PixelScaling = NO_SCALING,
     folder: Path | None = None,
 ) -> FeatureClassifier:
-    """Return a network of images or of texts with a linear classifier on its mean token.
+    """Return an image or text network with a linear classifier on its mean token.
 
     Args:
         text: `HubConfig.to_json` of the folder.
-        shape: channels, height and width of an image; (length, 1, 1) for the numbers of a text's tokens.
+        shape: channels, height and width of an image; (length, 1, 1) for the token indices of a text.
         classes: the number of classes.
         scaling: of the images.
-        folder: whose weights are loaded; None to start at random.
+        folder: the folder with the weights; None to start at random.
 
     Raises:
-        UserError: transformers is not installed, does not know the network, or the weights are not all there.
+        UserError: transformers is not installed or does not know the network, or weights are missing.
     """
     about = HubConfig.from_json(text)
     model = _build(about, folder)
     if isinstance(getattr(model, "pooler", None), nn.Module) and any(True for _ in model.pooler.parameters()):
-        model.pooler = None  # trained for other tasks, if at all: the mean token is used
+        model.pooler = None  # trained for other tasks, if at all; unused, since the mean token is used
     extractor = _TextExtractor(model) if _is_text(about) else _ImageExtractor(model, about, scaling)
     if _is_text(about) != (shape[1:] == (1, 1)):
         kind, other = ("texts", "images or a table") if _is_text(about) else ("images", "texts or a table")
@@ -132,7 +132,7 @@ def _build(about: HubConfig, folder: Path | None) -> Any:
 
 
 class _ImageExtractor(nn.Module):
-    """(B, C, H, W) -> (B, d): the mean over the tokens or the places of the last layer."""
+    """(B, C, H, W) -> (B, d): the mean over the tokens or positions of the last layer."""
 
     def __init__(self, model: Any, about: HubConfig, scaling: PixelScaling) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _ImageExtractor(nn.Module):
 
 
 class _TextExtractor(nn.Module):
-    """(B, length, 1, 1) numbers of tokens plus 1, 0 for none -> (B, d): the mean token of the last layer."""
+    """(B, length, 1, 1) token indices plus 1, 0 as padding -> (B, d): the mean token of the last layer."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class _TextExtractor(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         numbers = x.flatten(1).long()  # (B, L)
         present = numbers > 0
-        present[:, 0] = True  # an empty text has one token, whatever it is
+        present[:, 0] = True  # an empty text gets one arbitrary token
         tokens: Tensor = self.network(
             input_ids=(numbers - 1).clamp(min=0), attention_mask=present.long()
         ).last_hidden_state  # (B, L, d)
@@ -165,7 +165,7 @@ class _TextExtractor(nn.Module):
 
 
 def import_transformers() -> Any:
-    """Return the package transformers, told to stay offline and quiet.
+    """Return the package transformers, in offline mode and without messages.
 
     Raises:
         UserError: it is not installed.
@@ -191,7 +191,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}).", _HINT) from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} is no configuration.", _HINT)
+        raise UserError(f"{path} is not a configuration.", _HINT)
     return content
 
 

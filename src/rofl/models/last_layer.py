@@ -1,4 +1,4 @@
-"""The last layer of a network whose other layers are frozen: a linear one on the features."""
+"""The last layer of a network whose other layers are frozen: a linear layer on the features."""
 
 import torch
 from torch import nn
@@ -10,14 +10,14 @@ from rofl.models.network import Network
 
 
 def check_head(net: Network, shape: tuple[int, int, int]) -> nn.Linear:
-    """Return the last layer, after a check that it makes the logits of the features.
+    """Return the last layer, after a check that it maps features to logits.
 
     Args:
         net: the network.
         shape: channels, height and width of an input.
 
     Raises:
-        UserError: it is no linear layer with a bias, or the logits are not those that it makes.
+        UserError: it is not a linear layer with a bias, or the logits are not its output.
     """
     head = net.head
     if isinstance(head, nn.Linear) and head.bias is not None:
@@ -34,14 +34,14 @@ def check_head(net: Network, shape: tuple[int, int, int]) -> nn.Linear:
 
 
 def set_last_layer(net: Network, weights: Tensors) -> Network:
-    """Put the weights of a trained `linear` network into the last layer of the whole one, and return it.
+    """Copy the weights of a trained `linear` network into the last layer of the whole network, and return it.
 
     Args:
         net: the whole network.
         weights: `classifier.weight` (K, d) and `classifier.bias` (K,).
 
     Raises:
-        ValueError: they are another layer's.
+        ValueError: the weights do not fit the layer.
     """
     head = net.head
     if not isinstance(head, nn.Linear) or weights.keys() != {"classifier.weight", "classifier.bias"}:

@@ -8,7 +8,7 @@ from rofl.models.network import FeatureClassifier
 
 
 class Linear(FeatureClassifier):
-    """One linear layer on the inputs, which are the features; a width changes nothing."""
+    """One linear layer; its inputs are the features, and the width is ignored."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
         super().__init__(nn.Flatten(), math.prod(shape), classes)

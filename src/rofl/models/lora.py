@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, Hu et al. 2021) by the package peft: the weights of a network stay, small matrices learn."""
+"""Low-rank adapters (LoRA, Hu et al. 2021) with the package peft: weights are frozen, small matrices are trained."""
 
 import importlib.util
 import re
@@ -14,17 +14,17 @@ _HINT = "a network with a last linear layer, and linear layers or convolutions b
 
 
 def add_adapters(net: Network, rank: int, seed: int) -> Network:
-    """Put adapters on all linear layers and convolutions but the head, in place; they and the head are then trained.
+    """Add adapters to all linear layers and convolutions except the head, in place; only they and the head are trained.
 
     The adapters change nothing at first. Batch norm keeps its statistics.
 
     Args:
-        net: with the weights that stay.
+        net: the network with the frozen weights.
         rank: of the adapters.
-        seed: of their random half.
+        seed: of the adapters' random initialisation.
 
     Raises:
-        UserError: peft is not installed, or the network has nothing to put adapters on.
+        UserError: peft is not installed, or the network has no layer for adapters.
     """
     if importlib.util.find_spec("peft") is None:
         raise UserError(
@@ -38,7 +38,7 @@ def add_adapters(net: Network, rank: int, seed: int) -> Network:
     exactly = "|".join(map(re.escape, targets))
     config = LoraConfig(r=rank, lora_alpha=rank, target_modules=exactly)
     with seeded(derive(seed, "adapters")):
-        inject_adapter_in_model(config, net)  # every other weight is fixed by it
+        inject_adapter_in_model(config, net)  # it freezes all other weights
     net.head.requires_grad_(True)
     net.pretrained = True
     net.trained = frozenset(name for name, weight in net.named_parameters() if weight.requires_grad)
@@ -46,7 +46,7 @@ def add_adapters(net: Network, rank: int, seed: int) -> Network:
 
 
 def merge_adapters(net: Network) -> Network:
-    """Add the adapters' products to the weights and remove the adapters, in place; names are as before them."""
+    """Merge the adapters into the weights and remove them, in place; the original names are restored."""
     from peft.tuners.lora import LoraLayer
 
     for name, layer in list(net.named_modules()):

@@ -1,4 +1,4 @@
-"""The networks by name, the settings that choose one, and how it is built."""
+"""The registry of networks, the settings that choose one, and the function that builds it."""
 
 import inspect
 from collections.abc import Callable
@@ -31,13 +31,13 @@ ModelFactory = Callable[..., nn.Module]
 
 
 class ModelRegistry(Registry[ModelFactory]):
-    """Networks by name; those of timm and of Hugging Face have names of their own, which need no registration."""
+    """Networks by name; names of timm and Hugging Face networks need no registration."""
 
     def find(self, name: Any) -> ModelFactory:
         """Return the factory of a name.
 
         Raises:
-            UserError: nothing is found under it.
+            UserError: the name is unknown.
         """
         if isinstance(name, str) and name.startswith(timm_network.PREFIX):
             return partial(timm_network.timm_network, name)
@@ -46,7 +46,7 @@ class ModelRegistry(Registry[ModelFactory]):
         return super().find(name)
 
     def check_file_name(self, name: Any) -> None:
-        """Refuse a name of a file that could bring code along; see `Registry.check_file_name`."""
+        """Refuse a name from an untrusted file; see `Registry.check_file_name`."""
         if not (isinstance(name, str) and name.startswith((timm_network.PREFIX, hf_network.PREFIX))):
             super().check_file_name(name)
 
@@ -68,12 +68,12 @@ MODELS = ModelRegistry(
 
 @dataclass(frozen=True)
 class ForeignInputs:
-    """What networks of timm and Hugging Face are built from beside shape and classes.
+    """Further arguments of timm and Hugging Face networks, besides shape and classes.
 
     Attributes:
         scaling: of the inputs.
-        config: `HubConfig.to_json` of a folder of Hugging Face.
-        folder: its weights; "" to start at random.
+        config: `HubConfig.to_json` of a Hugging Face folder.
+        folder: the folder of the weights; "" to start at random.
     """
 
     scaling: PixelScaling = NO_SCALING
@@ -91,8 +91,8 @@ class ModelSpec(Spec):
     width: Annotated[float, Field(gt=0, le=8)] = 1.0  # multiplies all channels
     weights: str = ""  # where training starts: "" at random, "imagenet", or a file
     freeze: bool = False  # train the last layer only, on features that are computed once
-    lora: Annotated[int, Field(ge=0, le=256)] = 0  # rank of adapters, which are trained beside the last layer; 0: none
-    base: str = ""  # the SHA-256 of the weights that stay as they are; a run fills it in
+    lora: Annotated[int, Field(ge=0, le=256)] = 0  # rank of adapters, trained together with the last layer; 0: none
+    base: str = ""  # the SHA-256 of the frozen weights; set by a run
 
     @field_validator("name")
     @classmethod
@@ -108,12 +108,12 @@ class ModelSpec(Spec):
 
     @property
     def keeps_base(self) -> bool:
-        """Whether some weights stay as they are."""
+        """Whether some weights are frozen."""
         return self.freeze or self.lora > 0
 
     @property
     def starts_at_random(self) -> bool:
-        """Whether all weights are random at first, as far as the name tells; a factory may load its own."""
+        """Whether all initial weights are random, judging by the settings; a factory may load its own."""
         built_in = self.name in MODELS or self.name.startswith(timm_network.PREFIX)
         return not self.weights and (built_in or self.name.endswith("config.json"))
 
@@ -132,12 +132,12 @@ def build(
         name: a key of `MODELS`, `timm:NAME`, `hf:FOLDER`, or `package.module:factory`.
         shape: channels, height and width of an input.
         classes: the number of classes.
-        width: a factor for all channel counts; 1 for a factory that takes none.
+        width: a factor for all channel counts; 1 for a factory without a width.
         seed: of the initial weights.
-        foreign: what networks of timm and Hugging Face need to know.
+        foreign: further arguments of timm and Hugging Face networks.
 
     Raises:
-        UserError: there is no such model, it takes no width, or it does not give logits for these classes.
+        UserError: there is no such model, it has no width, or it does not return logits for these classes.
     """
     if width != 1 and name.startswith((timm_network.PREFIX, hf_network.PREFIX)):
         raise UserError(f"model.width is {width:g}, and the model {name} takes no width.", "model.width=1")
@@ -156,12 +156,12 @@ def build(
     with seeded(seed):
         module = factory(*arguments)
         if not isinstance(module, nn.Module):
-            raise UserError(f"The model {name} gives a {type(module).__name__}.", "a factory of torch.nn.Module")
+            raise UserError(f"The model {name} returns a {type(module).__name__}.", "a factory of torch.nn.Module")
         return adapt(module, shape, classes)
 
 
 def takes_width(factory: ModelFactory) -> bool:
-    """Return whether the third parameter is a width: it has that name, or no default and so must be given."""
+    """Return whether the third parameter is a width: it has that name, or no default."""
     parameters = list(inspect.signature(factory).parameters.values())
     if len(parameters) > 2 and parameters[2].kind is not inspect.Parameter.KEYWORD_ONLY:
         return parameters[2].name == "width" or parameters[2].default is inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""The interface of all networks, the form that those of this package have, and layers that several of them share."""
+"""The interface of all networks, the base class of the built-in ones, and common layers."""
 
 import copy
 import os
@@ -15,18 +15,18 @@ from rofl.core.tensors import Tensors, float_entries
 
 
 class Network(nn.Module, ABC):
-    """A classifier that hands out its features: `net(x)` gives logits (B, K) and features (B, d).
+    """A classifier that also returns its features: `net(x)` returns logits (B, K) and features (B, d).
 
-    Methods and engines use `forward` and the members below, and nothing else of a network. `rofl.models.adapt` makes a
-    Network of any `torch.nn.Module`.
+    Methods and engines use only `forward` and the members below. `rofl.models.adapt` turns any `torch.nn.Module` into a
+    Network.
 
     Args:
         feature_size: d, the length of a feature vector.
         classes: K, the number of classes.
     """
 
-    pretrained = False  # whether the weights, apart from those of `head`, began from published ones
-    trained: frozenset[str] | None = None  # names of the weights that are trained; None: all, and running statistics
+    pretrained = False  # whether all weights except those of `head` are pretrained
+    trained: frozenset[str] | None = None  # names of the trained weights; None: all, and running statistics
 
     def __init__(self, feature_size: int, classes: int) -> None:
         super().__init__()
@@ -39,11 +39,11 @@ class Network(nn.Module, ABC):
 
     @property
     def head(self) -> nn.Module:
-        """The layer that makes logits of features; all of the network where no such layer is known."""
+        """The layer that maps features to logits; the whole network if no such layer is known."""
         return self
 
     def shared_entries(self) -> Tensors:
-        """Return what travels between server and clients: the trained weights, and running statistics that change.
+        """Return the tensors that server and clients exchange: trained weights, and running statistics that change.
 
         They are the network's own tensors, by their names in `state_dict`, not copies.
         """
@@ -51,7 +51,7 @@ class Network(nn.Module, ABC):
         return entries if self.trained is None else {name: entries[name] for name in entries if name in self.trained}
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training or evaluation; beside adapters, batch norm keeps its statistics."""
+        """Switch to training or evaluation mode; with adapters, batch norm keeps its statistics."""
         super().train(mode)
         if self.trained is not None:
             for layer in self.modules():
@@ -65,16 +65,16 @@ class Network(nn.Module, ABC):
         return next(self.parameters()).device
 
     def predictor(self) -> "Network":
-        """Return a copy for prediction only, in evaluation mode; the network may go on training."""
+        """Return a copy for prediction only, in evaluation mode; the network itself may continue training."""
         return copy.deepcopy(self).eval()
 
     def logits_only(self) -> nn.Module:
-        """Return a copy for prediction only that gives logits (B, K) and no features, to be exported."""
+        """Return a copy for export that returns only logits (B, K)."""
         return LogitsOnly(self.predictor())
 
 
 class LogitsOnly(nn.Module):
-    """(B, C, H, W) -> logits (B, K) float32, of a network that may give features too.
+    """(B, C, H, W) -> logits (B, K) float32, of a network that may also return features.
 
     Args:
         network: in evaluation mode.
@@ -129,8 +129,8 @@ class FeatureClassifier(Network):
 def mixed_precision(device: torch.device) -> AbstractContextManager[object]:
     """Return a context that computes in bfloat16 on CUDA devices that support it, unless $ROFL_PRECISION differs.
 
-    Elsewhere float32 stays. In particular on a CPU: many have no bfloat16 convolution, and on one of ours it ended the
-    process ("Illegal instruction").
+    Elsewhere it is float32, also on a CPU: many have no bfloat16 convolution, and on one machine it crashed the process
+    ("Illegal instruction").
     """
     if device.type != "cuda" or os.environ.get("ROFL_PRECISION", "bfloat16") != "bfloat16":
         return nullcontext()
@@ -152,15 +152,15 @@ def _fold_batch_norm(extractor: nn.Module) -> nn.Module:
 
 
 def conv_block(inputs: int, outputs: int, padding: int = 1, pool: bool = False) -> list[nn.Module]:
-    """Return a 3 x 3 convolution, batch norm and LeakyReLU 0.01, with 2 x 2 max pooling where asked for.
+    """Return a 3 x 3 convolution, batch norm and LeakyReLU 0.01, optionally with 2 x 2 max pooling.
 
-    The pool comes before the LeakyReLU, which never decreases: the largest of a window stays the largest, and a quarter
-    of the numbers is left to activate.
+    Pooling comes before the LeakyReLU, which is monotonic: the result is the same, with a quarter of the activations to
+    compute.
 
     Args:
         inputs: channels of the input.
         outputs: channels of the output.
-        padding: zeros around the input, a side.
+        padding: zeros on each side of the input.
         pool: halve height and width.
     """
     return [

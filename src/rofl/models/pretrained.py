@@ -11,19 +11,19 @@ from rofl.errors import UserError
 from rofl.models.network import Network
 
 _HINT = "weights of this very network, by the names that torchvision, timm or the network itself gives them"
-_HEADS = ("fc.", "head.", "heads.", "classifier.", "pooler.")  # of the classes that the weights were trained for
-_OWN = ("extractor.network.", "extractor.", "module.")  # what our networks put before such names
+_HEADS = ("fc.", "head.", "heads.", "classifier.", "pooler.")  # heads of the classes that the weights were trained for
+_OWN = ("extractor.network.", "extractor.", "module.")  # the prefix of such names in our networks
 
 
 def load_pretrained(net: Network, path: Path) -> None:
-    """Load weights into all of a network but its head, which stays as it is.
+    """Load weights into a network, except its head, which is not changed.
 
     Args:
         net: the network.
-        path: a `.safetensors` file, or a `.pth` one of tensors by name. A prefix that all names share is left out.
+        path: a `.safetensors` file, or a `.pth` file with a state dict. A common prefix of all names is removed.
 
     Raises:
-        UserError: the file cannot be read safely, or holds weights of another network.
+        UserError: the file cannot be read safely, or has the weights of another network.
     """
     current = backbone_entries(net)
     own = next((prefix for prefix in _OWN if all(name.startswith(prefix) for name in current)), "")
@@ -55,7 +55,7 @@ def backbone_digest(net: Network) -> str:
 
 
 def _strip(tensors: Tensors, wanted: Tensors) -> Tensors:
-    """Return tensors without the prefix before all wanted names, such as "vit." or "extractor."; heads keep theirs."""
+    """Return tensors without the common prefix of the wanted names, such as "vit." or "extractor."; heads keep it."""
     first = min(wanted, default="")
     prefixes = sorted({name.removesuffix(first) for name in tensors if name.endswith(first)}, key=len)
     for prefix in prefixes:
@@ -70,16 +70,16 @@ def _read_tensors(path: Path) -> Tensors:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251  # runs no code from the file
-    except Exception as error:  # torch has a dozen kinds for a broken or forbidden file
+    except Exception as error:  # torch raises a dozen types for a broken or forbidden file
         raise UserError(
             f"{path} is not a file of weights that can be read safely ({type(error).__name__}).", _HINT
         ) from error
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise UserError(f"{path} holds something else than named weights.", _HINT)
+        raise UserError(f"{path} does not contain named weights.", _HINT)
     return dict(tensors)
 
 
 def _match_channels(value: Tensor, current: Tensor | None) -> Tensor:
-    """Sum a first convolution over red, green and blue for grey images: three equal planes would give the same."""
+    """Sum the first convolution over colour channels for grey images; equivalent to three equal channels."""
     grey = current is not None and value.dim() == current.dim() == 4 and (value.shape[1], current.shape[1]) == (3, 1)
     return value.sum(dim=1, keepdim=True) if grey else value

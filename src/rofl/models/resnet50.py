@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from rofl.models.network import FeatureClassifier
 
 _STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # inner channels, blocks
-_FEWEST = 4  # channels: with 2 torch's backward pass ends the process on large images
+_FEWEST = 4  # channels: with 2, torch's backward pass crashes the process on large images
 _EXPANSION = 4  # a block's outputs by its inner channels
 
 
@@ -76,7 +76,7 @@ class _Trunk(nn.Module):
 
 
 class ResNet50(FeatureClassifier):
-    """Inside `extractor` the names are torchvision's; its `fc` is our `classifier`. Any size of image goes through."""
+    """Names inside `extractor` are torchvision's; its `fc` is our `classifier`. Accepts images of any size."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, width: float = 1.0) -> None:
         trunk = _Trunk(shape[0], width)

@@ -10,7 +10,7 @@ _EMBEDDING, _FILTERS = 64, 128  # at width 1
 
 
 class _TextFeatures(nn.Module):
-    """(B, L, 1, 1) numbers of words, 0 for none -> (B, d): the strongest response of each filter, and the mean word."""
+    """(B, L, 1, 1) word indices, 0 as padding -> (B, d): the maximum of each filter, and the mean embedding."""
 
     def __init__(self, embedding: int, filters: int) -> None:
         super().__init__()

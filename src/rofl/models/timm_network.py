@@ -1,4 +1,4 @@
-"""Networks of the package timm as feature extractors; nothing is downloaded."""
+"""timm networks as feature extractors; nothing is downloaded."""
 
 import difflib
 import importlib
@@ -23,13 +23,13 @@ _TORCHVISION = ("torchvision", "torchvision.ops", "torchvision.ops.misc")
 def timm_network(
     name: str, shape: tuple[int, int, int], classes: int, scaling: PixelScaling = NO_SCALING
 ) -> FeatureClassifier:
-    """Return a network of timm with random weights, and a linear classifier on its pooled features.
+    """Return a timm network with random weights, and a linear classifier on its pooled features.
 
     Args:
-        name: as timm has it, such as "resnet18"; with or without "timm:" before it.
+        name: timm's name, such as "resnet18"; with or without the prefix "timm:".
         shape: channels, height and width of an input.
         classes: the number of classes.
-        scaling: of the inputs; they are scaled as timm's weights want it.
+        scaling: of the inputs, which are rescaled for timm's weights.
 
     Raises:
         UserError: timm is not installed, or has no such network.
@@ -51,7 +51,7 @@ def timm_network(
 
 
 class _Extractor(nn.Module):
-    """Fits inputs and calls the network; its tensors are named as timm names them, after "network."."""
+    """Converts inputs and calls the network; tensor names are timm's, with the prefix "network."."""
 
     def __init__(self, fit: FitInputs, network: nn.Module) -> None:
         super().__init__()
@@ -63,10 +63,10 @@ class _Extractor(nn.Module):
 
 
 def import_timm() -> Any:
-    """Return the package timm, which networks need no torchvision for.
+    """Return the package timm; torchvision is not required.
 
-    timm imports torchvision for data sets, transforms and one layer. torchvision has to be built for the very torch
-    that is installed; where it is absent or does not load, timm is imported without its data part.
+    timm imports torchvision for data sets, transforms and one layer. torchvision must match the installed torch; if
+    it is missing or does not load, timm is imported without its data part.
 
     Raises:
         UserError: timm is not installed.
@@ -97,7 +97,7 @@ def _loads_torchvision() -> bool:
 
 @contextmanager
 def _without_torchvision() -> Iterator[None]:
-    """Let timm import the one layer that it takes from torchvision from here, and of its data part the constants."""
+    """Provide substitutes for the layer that timm imports from torchvision, and for the constants of its data part."""
     spec = importlib.util.find_spec("timm")
     assert spec is not None
     assert spec.submodule_search_locations is not None
@@ -122,7 +122,7 @@ def _without_torchvision() -> Iterator[None]:
 
 
 class FrozenBatchNorm2d(nn.Module):
-    """Batch norm with fixed statistics and weights, as torchvision has it.
+    """Batch norm with fixed statistics and weights, as in torchvision.
 
     Args:
         num_features: channels.

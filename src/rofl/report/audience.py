@@ -1,4 +1,4 @@
-"""Who reads a page, and what it may therefore show.
+"""The audience of a page, and the parts of an audit that it may see.
 
 Everything a page says about single samples comes through `visible_audit`, so that the page of one site cannot hold
 anything of another.
@@ -72,7 +72,7 @@ class VisibleAudit:
 
     @property
     def expected(self) -> float | None:
-        """How many labels are wrong by their scores; None where these do not tell it."""
+        """The expected number of wrong labels, the sum of their scores; None if the scores are not reliable."""
         if self.rows:
             return expected_wrong(self.rows)
         known = [client.expected for client in self.clients if client.expected is not None]  # no row is for the server

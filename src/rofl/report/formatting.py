@@ -61,18 +61,6 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}{_GAP}h {minutes % 60}{_GAP}min"
 
 
-def rough_duration(seconds: float) -> str:
-    """Return an estimated time in one unit, without digits that it does not have.
-
-    >>> [rough_duration(value) for value in (0.2, 8.25, 75, 640, 7260, 190_000)]
-    ['1 s', '8 s', '1 min', '11 min', '2 h', '2 days']
-    """
-    for size, unit, most in ((1, "s", 60), (60, "min", 90), (3600, "h", 36)):
-        if seconds < most * size:
-            return f"{max(1, round(seconds / size))} {unit}"
-    return f"{round(seconds / 86_400)} days"
-
-
 def shortened(text: str, max_length: int) -> str:
     """Return a name with its middle left out where it is long: names often differ in their last letters.
 

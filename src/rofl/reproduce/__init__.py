@@ -1,4 +1,4 @@
-"""The paper's tables and figures, and benchmarks: their cells, plans of what to run, runs of cells, and results.
+"""The paper's tables and figures, and benchmarks: their cells, plans, runs and results.
 
 May import: core, data, models, methods, audit, config, simulation, training.
 """

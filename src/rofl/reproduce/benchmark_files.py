@@ -1,4 +1,4 @@
-"""The outcome of a benchmark as Markdown, for a README, and as JSON."""
+"""The results of a benchmark as Markdown and as JSON."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ class BenchmarkRow:
         setting: The column.
         accuracies: In per cent at equal gradient steps, one per finished seed.
         accuracies_in_time: The same at equal time.
-        problem: Why a seed could not run; None where all could.
+        problem: Why a seed could not run; None if all could.
     """
 
     method: str
@@ -39,7 +39,7 @@ class BenchmarkRow:
 
 
 def benchmark_rows_json(board: Leaderboard) -> list[BenchmarkRow]:
-    """Return the results of all cells that have one, or a problem."""
+    """Return the result or the problem of each cell."""
     rows = []
     for steps, timed in zip(board.by_steps.cells, board.by_time.cells, strict=True):
         if steps.values or steps.problem:
@@ -61,7 +61,7 @@ def write_benchmark_files(board: Leaderboard) -> Path:
 
 
 def benchmark_markdown(board: Leaderboard) -> str:
-    """Return what was run, the ranking, the accuracies at equal steps and at equal time, and the costs."""
+    """Return Markdown with the plan, the ranking, the accuracies at equal steps and at equal time, and the costs."""
     parts = [
         benchmark_note(board),
         ranking_note(board.steps_ranking),
@@ -91,7 +91,7 @@ def benchmark_note(board: Leaderboard) -> str:
 
 
 def ranking_note(ranking: Ranking) -> str:
-    """Return what the tests say about a ranking."""
+    """Return a sentence about the statistical tests of a ranking."""
     left_out = f" Not ranked, since not in all settings: {', '.join(ranking.left_out)}." if ranking.left_out else ""
     if ranking.critical_difference is None:
         return f"Too few methods or settings for a test.{left_out}"
@@ -130,7 +130,7 @@ def accuracy_table(result: TableResult) -> str:
 
 
 def cost_table(board: Leaderboard) -> str:
-    """Return what each method costs."""
+    """Return the costs of each method, as a Markdown table."""
     lines = _header(
         ["method", "passes", "rounds", "rounds in plain's time", "s a round", "kB a round", "kB kept", "MB of memory"]
     )
@@ -139,7 +139,7 @@ def cost_table(board: Leaderboard) -> str:
 
 
 def cost_texts(cost: MethodCost) -> list[str]:
-    """Return the figures of `cost_table` for one method."""
+    """Return the cells of `cost_table` for one method."""
     memory = "-" if cost.memory is None else f"{cost.memory / 1e6:.0f}"
     counts = [str(cost.passes), str(cost.rounds), str(cost.rounds_in_time)]
     sizes = [f"{cost.round_bytes / 1e3:,.0f}", f"{cost.state_bytes / 1e3:,.1f}", memory]
@@ -151,7 +151,7 @@ def _header(names: list[str]) -> list[str]:
 
 
 def row_name(board: Leaderboard, row: str) -> str:
-    """Return a method's name, with a star where it is told the noise ratio."""
+    """Return a method's name, with a star if it is given the noise ratio."""
     cost = board.cost(row)
     return f"{row} *" if cost is not None and cost.told_noise else row
 

@@ -1,4 +1,4 @@
-"""The plan of a benchmark: methods, settings and seeds, each run with the same gradient steps."""
+"""The plan of a benchmark: methods, settings and seeds, all with the same number of gradient steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ SEEDS: Mapping[Scale, int] = {"tiny": 5, "lite": 3, "medium": 1, "paper": 1}
 
 @dataclass(frozen=True)
 class BenchmarkPlan(Plan):
-    """A plan whose cells all have the same gradient steps.
+    """A plan whose cells all have the same number of gradient steps.
 
     Attributes:
         runs: The experiments of each cell by its row and column, one per seed.
@@ -33,7 +33,7 @@ class BenchmarkPlan(Plan):
         return self.chosen[0][0]
 
     def workers(self, jobs: int) -> int:
-        """Return none, so that rounds are timed alike however many cells run; at scale "paper" one per core."""
+        """Return 0, so that timings do not depend on the number of parallel cells; at scale "paper" one per core."""
         return default_workers() if self.scale == "paper" else 0
 
     def cell_experiments(self, table: PaperTable, cell: TableCell) -> Sequence[Experiment]:
@@ -41,12 +41,12 @@ class BenchmarkPlan(Plan):
         return self.runs[cell.row, cell.column]
 
     def experiments(self, timed: bool | None = None) -> list[Experiment]:
-        """Return all experiments, first those of the first seed, and of each setting all methods one after the other.
+        """Return all experiments, seed by seed, and within a setting method by method.
 
-        A benchmark that is stopped has whole seeds then, and what else the machine does slows all methods alike.
+        A benchmark that is stopped then has complete seeds, and other load on the machine affects all methods alike.
 
         Args:
-            timed: True for none: no cell has to run alone.
+            timed: True returns none, since no cell must run alone.
         """
         if timed:
             return []
@@ -68,10 +68,10 @@ def make_benchmark_plan(
         name: A key of `rofl.reproduce.benchmark_tables.BENCHMARKS`.
         scale: "tiny" (the embedded digits), "lite" (real images in minutes), "medium" (in hours) or "paper" (the
             paper's network and rounds).
-        data: One of `DATASETS`; "cifar10" where empty. At scale "tiny" always the digits.
-        cells: Names of methods and of settings; only these are run, and all methods or all settings where none is
-            named. Methods from elsewhere, such as "package.module:Class", come on top.
-        seeds: Runs of each cell, with seeds 0, 1, ...; where 0, as many as `SEEDS` has for the scale.
+        data: One of `DATASETS`; "cifar10" if empty. At scale "tiny" always the digits.
+        cells: Names of methods and of settings; only these are run, and all methods or all settings if none is
+            named. Methods of other packages, such as "package.module:Class", are added.
+        seeds: Runs of each cell, with seeds 0, 1, ...; if 0, as many as `SEEDS` has for the scale.
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
 
     Raises:

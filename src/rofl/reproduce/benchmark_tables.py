@@ -1,4 +1,4 @@
-"""What benchmarks compare: the methods, the settings of label noise, and benchmarks by name.
+"""The methods, noise settings and names of the benchmarks.
 
 A benchmark is a table whose rows are methods and whose columns are settings.
 """
@@ -31,7 +31,7 @@ BENCHMARKS = {
     "all": "all settings of both",
 }
 
-# Rows that are a method with other settings; every other row is the method of that name.
+# Rows that are variants of a method; every other row is the method of that name.
 _VARIANTS: Mapping[str, tuple[str, Settings]] = {
     "plain+gce": ("plain", {"method.loss": "gce"}),
     "plain+sce": ("plain", {"method.loss": "sce"}),
@@ -46,7 +46,7 @@ def benchmark_settings(name: str, data: str) -> dict[str, Settings]:
 
     Args:
         name: A key of `BENCHMARKS`.
-        data: The data set; people's labels are there for "cifar10" only.
+        data: The data set; only "cifar10" has human labels.
 
     Raises:
         UserError: There is no such benchmark.
@@ -59,7 +59,7 @@ def benchmark_settings(name: str, data: str) -> dict[str, Settings]:
 
 
 def benchmark_rows() -> list[str]:
-    """Return the methods of a benchmark: all of this package, the losses of plain, and FedFixer with one step."""
+    """Return the methods of a benchmark: all built-in ones, the losses of plain, and FedFixer with one step."""
     rows: list[str] = []
     for name in METHODS:
         rows += [name, *(row for row, (method, _) in _VARIANTS.items() if method == name)]
@@ -78,6 +78,6 @@ def benchmark_table(name: str, data: str, rows: Iterable[str], settings: Mapping
     cells = []
     for row in rows:
         method, own = _VARIANTS.get(row, (row, {}))
-        METHODS.find(method)  # a wrong name is refused before anything runs
+        METHODS.find(method)  # refuses a wrong name before anything runs
         cells += [TableCell(row, column, method, {**changes, **own}) for column, changes in settings.items()]
     return PaperTable(name, "benchmark", BENCHMARKS[name], data, tuple(cells), across="setting")

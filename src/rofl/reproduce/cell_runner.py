@@ -1,4 +1,4 @@
-"""Runs table cells in processes side by side; finished cells are kept, and interrupted ones are continued."""
+"""Runs table cells in parallel processes; finished cells are kept, and interrupted ones are continued."""
 
 import json
 import queue
@@ -22,10 +22,10 @@ _POLL_SECONDS = 0.5  # between two reports of progress
 
 @dataclass(frozen=True)
 class CellProgress:
-    """How far the cells of a plan are.
+    """The progress of the cells of a plan.
 
     Attributes:
-        rounds: Rounds that are done, over all cells; those of cells that were finished before count too.
+        rounds: Finished rounds of all cells, including cells that were finished before.
         total: Rounds of all cells.
         running: The run folders of the cells that are running now.
     """
@@ -40,7 +40,7 @@ OnProgress = Callable[[CellProgress], None]
 
 @dataclass
 class _Queue:
-    """What the threads of one call share."""
+    """The state that the threads of one call share."""
 
     cache: RunCache
     workers: int
@@ -60,18 +60,18 @@ def run_cells(
     data_dir: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[Path, str]:
-    """Run the experiments that are not finished, several side by side.
+    """Run the unfinished experiments, several in parallel.
 
     Args:
-        experiments: What to run; an experiment that is named twice runs once.
-        cache: Where the run directories are kept.
-        jobs: Experiments that run side by side, each in a process of its own.
+        experiments: The experiments; duplicates run once.
+        cache: The cache of run directories.
+        jobs: The number of parallel experiments, each in its own process.
         workers: Client processes of each; 0 for none.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while something runs.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> the reason why it could not run; empty if everything ran.
 
     Raises:
         UserError: Another process runs cells in the same folder.
@@ -97,11 +97,11 @@ def run_cells(
 def unfinished_cells(
     experiments: Iterable[Experiment], cache: RunCache
 ) -> Iterator[tuple[dict[Path, Experiment], dict[Path, Experiment]]]:
-    """Hold the folder of the cells, and yield all experiments and those that are not finished, by run folder.
+    """Lock the folder of the cells, and yield all experiments and the unfinished ones, by run folder.
 
     Args:
-        experiments: What to run; an experiment that is named twice is there once.
-        cache: Where the run directories are kept.
+        experiments: The experiments; duplicates count once.
+        cache: The cache of run directories.
 
     Raises:
         UserError: Another process runs cells in the same folder.
@@ -114,7 +114,7 @@ def unfinished_cells(
 def _run_threads(
     cells: _Queue, jobs: int, progress: Callable[[], CellProgress], on_progress: OnProgress | None
 ) -> None:
-    """Work the queue off with `jobs` threads; on an error or Ctrl-C their processes are killed."""
+    """Process the queue with `jobs` threads; on an error or Ctrl-C their processes are killed."""
     threads = [threading.Thread(target=_run_queued, args=(cells,), daemon=True) for _ in range(jobs)]
     try:
         for thread in threads:
@@ -133,7 +133,7 @@ def _run_threads(
 
 
 def _run_queued(cells: _Queue) -> None:
-    """Body of a thread: start a worker process, and give it one cell of the queue after the other."""
+    """Body of a thread: start a worker process, and send it one cell of the queue at a time."""
     process = _start_worker(cells)
     while not cells.stopped:
         try:
@@ -146,7 +146,7 @@ def _run_queued(cells: _Queue) -> None:
         request = {"folder": str(path), "workers": cells.workers, "data_dir": data_dir}
         problem = _request(process, json.dumps(request))
         if problem is None and not cells.stopped:
-            cells.problems[path] = "its process died; run it again to go on"
+            cells.problems[path] = "its process died; run it again to continue"
             _end_worker(process)
             process = _start_worker(cells)
         elif problem:
@@ -178,7 +178,7 @@ def _end_worker(process: "subprocess.Popen[str]") -> None:
 
 
 def _request(process: "subprocess.Popen[str]", line: str) -> str | None:
-    """Send a request to a worker, and return the problem that it met, "" for none, or None where it died."""
+    """Send a request to a worker; return its problem, "" for none, or None if it died."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:

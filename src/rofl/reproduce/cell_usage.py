@@ -1,4 +1,4 @@
-"""What a cell took of the machine: memory, the share of a core that it got, and the Ray node it ran on."""
+"""The resource usage of a cell: memory, share of a core, and the Ray node that it ran on."""
 
 import ctypes
 import gc
@@ -18,28 +18,28 @@ from rofl.simulation.device import devices
 USAGE_FILE = "cell.json"  # in the run folder of a cell
 _MAX_BYTES = 10_000
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # Linux, proc(5): the peak begins anew
+_RESET_PEAK = "5"  # Linux, proc(5): the peak restarts
 
 
 class CellUsage(BaseModel):
-    """What a cell took of the machine."""
+    """The resource usage of a cell."""
 
     model_config = ConfigDict(frozen=True)
 
-    memory: int | None = Field(None, ge=0)  # bytes: the peak of its process above what that had before; None: not known
-    core_share: float | None = Field(None, gt=0)  # CPU time over elapsed time, at most 1; None on a GPU, or not known
-    node: str = ""  # the Ray node; "" where it ran without Ray
+    memory: int | None = Field(None, ge=0)  # peak memory of its process in bytes, above its start; None: unknown
+    core_share: float | None = Field(None, gt=0)  # CPU time over elapsed time, at most 1; None on a GPU, or if unknown
+    node: str = ""  # the Ray node; "" if it ran without Ray
 
 
 @contextmanager
 def recorded_usage(folder: Path, node: str = "") -> Iterator[None]:
-    """Measure what a block takes in this process, and write it to the run folder when the block ends well.
+    """Measure the resource usage of a block in this process, and write it to the run folder if the block succeeds.
 
-    Memory is measured on Linux only. What other processes of the block take does not count.
+    Memory is measured on Linux only; other processes do not count.
 
     Args:
         folder: The run folder.
-        node: The Ray node that this is.
+        node: The name of this Ray node.
     """
     before = _restart_peak()
     started, cpu_before = time.perf_counter(), time.process_time()
@@ -54,7 +54,7 @@ def recorded_usage(folder: Path, node: str = "") -> Iterator[None]:
 
 
 def read_usage(folder: Path) -> CellUsage:
-    """Return what a cell took; nothing is known where the file is missing or damaged."""
+    """Return the resource usage of a cell; all unknown if the file is missing or damaged."""
     try:
         return CellUsage.model_validate_json(read_regular(folder / USAGE_FILE, _MAX_BYTES, follow=False))
     except (OSError, ValidationError):
@@ -62,10 +62,10 @@ def read_usage(folder: Path) -> CellUsage:
 
 
 def _restart_peak() -> int | None:
-    """Return the process's memory in bytes, from which the peak now begins anew; None where that cannot be done."""
+    """Reset the peak memory of the process and return its current memory in bytes; None if not supported."""
     gc.collect()
     with suppress(OSError, AttributeError):  # other C libraries have no such function
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier cells left must not count
+        ctypes.CDLL(None).malloc_trim(0)  # memory of earlier cells must not count
     try:
         _CLEAR.write_text(_RESET_PEAK)
     except OSError:
@@ -74,7 +74,7 @@ def _restart_peak() -> int | None:
 
 
 def _status(name: str) -> int | None:
-    """Return an entry of the process's status in bytes; None where there is none."""
+    """Return an entry of the process's status in bytes; None if there is none."""
     try:
         found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), flags=re.MULTILINE)
     except OSError:

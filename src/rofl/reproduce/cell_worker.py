@@ -15,7 +15,7 @@ from rofl.training.runner import resume
 def main() -> None:
     """Run the requested cells one after the other, until stdin ends."""
     requests = sys.stdin
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # a stray print must not be taken for an answer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")  # a stray print must not be read as an answer
     sys.stdout = sys.stderr
     _exit_with(os.getppid())
     for line in requests:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _exit_with(parent: int) -> None:
-    """Watch the parent process in a thread, and exit when it is gone: a cell may run for hours."""
+    """Watch the parent process in a thread, and exit when it ends: a cell may run for hours."""
 
     def watch() -> None:
         pause = threading.Event()

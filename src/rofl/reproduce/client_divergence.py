@@ -1,4 +1,4 @@
-"""Figure 4: how far clients' models lie apart, after each trained the final global model once more on its data."""
+"""Figure 4: the divergence of clients' models after one more local update of the final global model."""
 
 import json
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class _ClientModel:
 
 
 def write_divergence(run_dir: RunDir, data_dir: Path | None = None) -> None:
-    """Write divergence.json of a finished run, where it is not there yet.
+    """Write divergence.json of a finished run, unless it exists.
 
-    The first five clients train once more from the final model, and their features and weights are compared.
+    The first five clients train one more round from the final model; their features and weights are compared.
     """
     if (run_dir.path / _FILE).is_file():
         return

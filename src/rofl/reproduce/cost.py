@@ -1,4 +1,4 @@
-"""What a plan will cost on this machine, estimated from a few timed training steps of its methods and networks."""
+"""Estimates the cost of a plan on this machine from a few timed training steps of its methods and networks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from rofl.training.time_estimate import core_seconds as run_core_seconds
 
 @dataclass(frozen=True)
 class PlanCost:
-    """What a plan costs on this machine.
+    """The estimated cost of a plan on this machine.
 
     Attributes:
-        runs: The runs of the plan; cells that show different measures of the same run count once.
-        finished: Those of them that are finished already.
-        core_seconds: Seconds that the others will take on one core, good to a factor of about 1.5.
+        runs: The number of runs; cells that show different measures of one run count once.
+        finished: The number of finished runs.
+        core_seconds: Seconds that the other runs will take on one core, accurate to within a factor of about 1.5.
     """
 
     runs: int
@@ -26,7 +26,7 @@ class PlanCost:
 
 
 def plan_cost(plan: Plan) -> PlanCost:
-    """Return what a plan will cost here; a training step of each of its methods and networks is timed."""
+    """Return the cost of a plan on this machine, from a timed training step of each method and network."""
     runs = plan.experiments()
     finished = RunCache(plan.cells_dir)
     missing = [experiment for experiment in runs if not finished.is_finished(experiment)]
@@ -34,5 +34,5 @@ def plan_cost(plan: Plan) -> PlanCost:
 
 
 def core_seconds(experiments: Iterable[Experiment]) -> float:
-    """Return the seconds that experiments will take on one core, good to a factor of about 1.5."""
+    """Return the seconds that experiments will take on one core, accurate to within a factor of about 1.5."""
     return sum(run_core_seconds(experiment, PUBLISHED[experiment.data.name]) for experiment in experiments)

@@ -1,7 +1,7 @@
-"""The same gradient steps for every method: one that needs more of them for a round gets fewer rounds.
+"""The same number of gradient steps for every method: a method with more steps per round gets fewer rounds.
 
-The cost of a round is counted, not declared: the samples whose gradient passes through a network, for each sample that
-the method is given in an epoch. Plain FedAvg has 1, co-teaching with its two networks 2.
+The cost of a round is measured, not declared: the number of samples that pass backward through a network, per sample of
+a local epoch. Plain FedAvg has 1, co-teaching with its two networks 2.
 """
 
 import math
@@ -30,9 +30,9 @@ _SHAPE, _CLASSES, _BATCHES = (1, 8, 8), 10, 2  # of the client on whose samples 
 
 
 def with_equal_steps(experiment: Experiment) -> Experiment:
-    """Return the experiment with as many rounds as plain FedAvg's gradient steps allow; the same where a round costs 1.
+    """Return the experiment with as many rounds as plain FedAvg's gradient steps allow; the same if a round costs 1.
 
-    Hyper-parameters that count rounds shrink with them.
+    Hyper-parameters that count rounds are scaled down too.
     """
     cost = gradient_passes(experiment)
     if cost == 1:
@@ -42,7 +42,7 @@ def with_equal_steps(experiment: Experiment) -> Experiment:
 
 
 def gradient_passes(experiment: Experiment) -> int:
-    """Return how many times a sample passes forward and backward through a network in a local epoch, at least 1.
+    """Return the number of forward and backward passes per sample in a local epoch, at least 1.
 
     The larger of the first and the last round's counts, rounded up, on a client with random images.
     """
@@ -50,7 +50,7 @@ def gradient_passes(experiment: Experiment) -> int:
 
 
 class _Counted:
-    """An experiment whose method's settings alone count; equal ones are measured once."""
+    """An experiment, hashed by its method's settings, so that equal ones are measured once."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
@@ -84,7 +84,7 @@ def _passes(counted: _Counted) -> int:
 
 @contextmanager
 def _counting_gradients() -> Iterator[list[int]]:
-    """Yield a list that gets, for each gradient that arrives at the logits of any network, its number of samples."""
+    """Yield a list that receives the number of samples of each gradient at the logits of any network."""
     gradients: list[int] = []
 
     def on_forward(module: Any, inputs: Any, output: Any) -> None:

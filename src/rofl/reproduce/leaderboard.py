@@ -1,4 +1,4 @@
-"""The outcome of a benchmark: accuracies at equal gradient steps and at equal time, rankings, and what methods cost."""
+"""The leaderboard of a benchmark: accuracies at equal gradient steps and at equal time, rankings, and costs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,25 @@ from rofl.reproduce.run_cache import RunCache
 from rofl.training.records import RoundRecord
 from rofl.training.run_dir import RunDir
 
-REFERENCE = "plain"  # whose time all methods have in the second ranking
+REFERENCE = "plain"  # the reference for time in the second ranking
 _LAST_PART = 5  # accuracy is the mean over the last fifth of the rounds
 
 
 @dataclass(frozen=True)
 class MethodCost:
-    """What a method costs, over its finished runs.
+    """The costs of a method, over its finished runs.
 
     Attributes:
         name: The method's row.
-        told_noise: Whether it is told the noise ratio.
+        told_noise: Whether it is given the noise ratio.
         passes: Forward and backward passes of a sample in a local epoch; plain has 1.
         rounds: Rounds at equal gradient steps.
-        rounds_in_time: Of these, the rounds within the time that plain needs for its own.
-        round_seconds: Of a round: the mean over all rounds but a run's first, times the share of a core that the run
-            got, so that other work on the machine does not count; the median over runs.
-        round_bytes: That travel in a round, up and down; the mean over runs.
-        state_bytes: That a client keeps between its rounds, the mean over clients.
-        memory: Bytes: the peak of a run's process above what it had before, median over runs; None where not known.
+        rounds_in_time: Of these, the rounds within the training time of plain.
+        round_seconds: The mean over all rounds but the first, times the run's share of a core, so that other load on
+            the machine does not count; the median over runs.
+        round_bytes: Traffic of a round, up and down; the mean over runs.
+        state_bytes: The size of a client state, the mean over clients.
+        memory: The peak memory of a run's process in bytes, above its start, median over runs; None if unknown.
     """
 
     name: str
@@ -52,15 +52,15 @@ class MethodCost:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The outcome of a benchmark.
+    """The results of a benchmark.
 
     Attributes:
         plan: What was to run.
-        by_steps: Accuracy in per cent of each method and setting, all with the same gradient steps.
-        by_time: The same, within the time that plain needs.
-        costs: Of each method that has a finished run.
-        steps_ranking: The methods by `by_steps`.
-        time_ranking: The methods by `by_time`.
+        by_steps: Accuracy in per cent of each method and setting, at equal gradient steps.
+        by_time: The same, within the training time of plain.
+        costs: The costs of each method with a finished run.
+        steps_ranking: The ranking by `by_steps`.
+        time_ranking: The ranking by `by_time`.
     """
 
     plan: BenchmarkPlan
@@ -71,12 +71,12 @@ class Leaderboard:
     time_ranking: Ranking
 
     def cost(self, name: str) -> MethodCost | None:
-        """Return what a method costs; None where it has no finished run."""
+        """Return the costs of a method; None if it has no finished run."""
         return next((cost for cost in self.costs if cost.name == name), None)
 
     @property
     def finished(self) -> int:
-        """How many runs are finished."""
+        """The number of finished runs."""
         return sum(len(cell.values) for cell in self.by_steps.cells)
 
 
@@ -108,9 +108,9 @@ def collect_leaderboard(plan: BenchmarkPlan, cache: RunCache, problems: Mapping[
 
 
 def last_accuracy(history: Sequence[RoundRecord]) -> float | None:
-    """Return the mean test accuracy over the last fifth of the rounds, at least one; None where none was evaluated.
+    """Return the mean test accuracy over the last fifth of the rounds, at least one; None if none was evaluated.
 
-    Where the last fifth was not evaluated, it is that of the last evaluated round.
+    If none of these was evaluated, the accuracy of the last evaluated round.
     """
     part = history[-max(1, len(history) // _LAST_PART) :]
     found = [record.accuracy for record in part if record.accuracy is not None]
@@ -121,7 +121,7 @@ def last_accuracy(history: Sequence[RoundRecord]) -> float | None:
 def _method_costs(
     plan: BenchmarkPlan, cache: RunCache, histories: Mapping[Path, Sequence[RoundRecord]]
 ) -> tuple[MethodCost, ...]:
-    """Return the costs of all methods with a finished run; without a run of plain, the first method's time counts."""
+    """Return the costs of all methods with a finished run; without plain, time is relative to the first method."""
     finished: dict[str, list[tuple[Experiment, RunDir]]] = {}
     for (row, _), runs in plan.runs.items():
         found = [(run, cache.find(run)) for run in runs if cache.is_finished(run)]
@@ -163,9 +163,9 @@ def _method_cost(name: str, found: Sequence[tuple[Experiment, RunDir]], seconds:
 
 
 def _round_seconds(found: Sequence[tuple[RunDir, Sequence[RoundRecord]]]) -> float:
-    """Return the seconds of a round: the median over runs, of those with a known share of a core where there are any.
+    """Return the seconds of a round: the median over runs, of those with a known share of a core if there are any.
 
-    The first round of a run prepares what the others use and does not count.
+    The first round of a run includes the setup and does not count.
     """
     seconds = [fmean(record.seconds for record in (history[1:] or history)) for _, history in found]
     shares = [read_usage(run_dir.path).core_share for run_dir, _ in found]

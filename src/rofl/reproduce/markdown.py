@@ -17,7 +17,7 @@ def write_markdown(plan: Plan, results: Sequence[TableResult]) -> Path:
 
 
 def markdown(result: TableResult) -> str:
-    """Return a heading, what is compared, the table, and what could not run."""
+    """Return a heading, a description, the table, and the problems."""
     table = result.table
     heading = [f"## {table.name} ({table.where})", "", f"{table.about[0].upper()}{table.about[1:]}."]
     rows = [markdown_row([table.corner or " ", *result.columns]), markdown_row(["---"] * (len(result.columns) + 1))]
@@ -28,7 +28,7 @@ def markdown(result: TableResult) -> str:
 
 
 def notes(result: TableResult) -> list[str]:
-    """Return the sentences that a reader needs before the numbers: scale, seeds, time, and what is missing."""
+    """Return notes about the numbers: scale, seeds, time, and missing cells."""
     seeds = sorted({len(cell.values) for cell in result.cells if cell.values})
     has_paper = any(cell.cell.paper is not None for cell in result.cells)
     spread = " ± sample standard deviation" if seeds and seeds[-1] > 1 else ""

@@ -1,4 +1,4 @@
-"""A table or figure of the paper, declared once: what to run for each number, and the number that the paper prints."""
+"""A table or figure of the paper: the settings of each cell, and the paper's number."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Measure = Literal["accuracy", "precision", "recall", "seconds", "features apart"
 
 @dataclass(frozen=True)
 class ScaledBy:
-    """A setting as a multiple of the scale's own value: T_pl of 200 where 100 is usual is `ScaledBy(2)`."""
+    """A setting as a multiple of the scale's own value: `ScaledBy(2)` for a T_pl of 200 instead of 100."""
 
     factor: float
 
@@ -27,7 +27,7 @@ class TableCell:
         method: The method to run.
         changes: Settings with dotted keys, on top of the scale's preset; values may be `ScaledBy`.
         paper: The number in the paper; None in figures, whose numbers the paper does not print.
-        measure: What the number is.
+        measure: The kind of number.
     """
 
     row: str
@@ -39,7 +39,7 @@ class TableCell:
 
     @property
     def is_divergence(self) -> bool:
-        """Whether the number says how far clients' features or weights lie apart (Figure 4)."""
+        """Whether the number is a divergence of clients' features or weights (Figure 4)."""
         return self.measure in ("features apart", "weights apart")
 
 
@@ -50,13 +50,13 @@ class PaperTable:
     Attributes:
         name: Its name in `rofl reproduce`.
         where: Where it is in the paper, such as "Table 1".
-        about: What it shows, as half a sentence.
+        about: A short description.
         data: The data set that the paper used.
         cells: Its numbers, row by row.
-        corner: What the rows are.
-        across: What the columns are.
-        timed: Whether it measures time; its cells then run one at a time, with nothing beside them.
-        note: A sentence for the reader of the numbers.
+        corner: The heading of the rows.
+        across: The heading of the columns.
+        timed: Whether it measures time; its cells then run one at a time, without other load.
+        note: A note about the numbers.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The paper's tables: what to run for each cell, and the number that the paper prints there."""
+"""The paper's tables: the settings of each cell, and the paper's number."""
 
 from rofl.reproduce.paper_table import Measure, PaperTable, TableCell, noise_settings, table_row
 

@@ -1,4 +1,4 @@
-"""Plans: which cells of which tables to run, chosen by name."""
+"""Plans: the tables and cells to run, chosen by name."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ PAPER_TABLES: dict[str, PaperTable] = {table.name: table for table in (*FIGURES,
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells to run, and where.
+    """The cells to run, and their folder.
 
     Attributes:
         name: The name of the plan's files: that of its table, or "all".
-        chosen: The tables, each with those of its cells that are to run.
-        scale: How large to run.
+        chosen: The tables, each with its chosen cells.
+        scale: The scale of the runs.
         seeds: Runs of each cell, with seeds 0, 1, ...
         out: The folder of runs and results, which ends with the scale's name.
     """
@@ -42,11 +42,11 @@ class Plan:
         return self.out / "cells"
 
     def workers(self, jobs: int) -> int:
-        """Return the client processes of each cell where so many cells run side by side."""
+        """Return the number of client processes of each cell when `jobs` cells run in parallel."""
         return default_workers() if jobs == 1 else 0
 
     def cell_experiments(self, table: PaperTable, cell: TableCell) -> Sequence[Experiment]:
-        """Return the experiments of a cell, one per seed; none where the scale has too few clients for it."""
+        """Return the experiments of a cell, one per seed; none if the scale has too few clients for it."""
         experiments = (cell_experiment(table, cell, self.scale, seed) for seed in range(self.seeds))
         return [experiment for experiment in experiments if experiment is not None]
 
@@ -79,17 +79,17 @@ def make_plan(
         scale: "tiny" (the embedded digits), "lite" (real images, minutes a cell), "medium" (hours) or "paper".
         seeds: Runs of each cell, with seeds 0, 1, ...
         out: The folder of all scales; the plan's own is `<out>/<scale>`.
-        cells: Rows, columns or methods with commas between; only cells in these are run. All where empty.
-        data: Another of the paper's data sets to run on than the table's.
-        method: A further method, such as "package.module:Class", which gets rows of its own in each table.
+        cells: Rows, columns or methods with commas between; only cells in these are run. All if empty.
+        data: Another of the paper's data sets, instead of the table's.
+        method: A further method, such as "package.module:Class", which is added to each table.
 
     Raises:
-        UserError: A name is unknown, or no cell fits.
+        UserError: A name is unknown, or no cell matches.
     """
     words = {word.strip().lower() for word in cells.split(",") if word.strip()}
     tables = [_on_dataset(table, data) for table in find_tables(name)] if data else find_tables(name)
     if method:
-        METHODS.find(method)  # a wrong name is refused before anything runs
+        METHODS.find(method)  # refuses a wrong name before anything runs
         tables = [_with_method(table, method) for table in tables]
     for word in sorted(words - set().union(*(_cell_words(table) for table in tables))):
         example = f"a row or column, such as {tables[0].rows[-1]!r} or {tables[0].columns[0]!r}"
@@ -114,7 +114,7 @@ def find_tables(name: str) -> list[PaperTable]:
 
 
 def _on_dataset(table: PaperTable, data: str) -> PaperTable:
-    """Return the same cells on another of the paper's data sets, with a note that says so."""
+    """Return the same cells on another of the paper's data sets, with a note."""
     if data not in DATASET_TITLES:
         raise unknown("data set of the paper", data, DATASET_TITLES)
     if data == table.data:
@@ -124,10 +124,10 @@ def _on_dataset(table: PaperTable, data: str) -> PaperTable:
 
 
 def _with_method(table: PaperTable, method: str) -> PaperTable:
-    """Return a table with rows for a further method: what the others run, without their own hyper-parameters.
+    """Return a table with rows for a further method: the settings of the others, without their hyper-parameters.
 
-    Cells that then ask for the same are one. The row is named after the method, and after the row that it follows where
-    the method has several in a column.
+    Equal cells are merged. The row is named after the method, and after the original row if the method has several
+    cells in a column.
     """
     found: dict[tuple[str, Measure, str], TableCell] = {}
     for cell in table.cells:
@@ -147,12 +147,12 @@ def _with_method(table: PaperTable, method: str) -> PaperTable:
 
 
 def _cell_words(table: PaperTable) -> set[str]:
-    """Return every word that chooses cells of a table: rows, columns and methods, in lower case."""
+    """Return all words that select cells of a table: rows, columns and methods, in lower case."""
     return {word.lower() for cell in table.cells for word in (cell.row, cell.column, cell.method)}
 
 
 def _choose_cells(table: PaperTable, words: set[str]) -> list[TableCell]:
-    """Return the cells that words choose: columns limit the columns, rows and methods limit the rows."""
+    """Return the selected cells: column names restrict the columns, row names and methods restrict the rows."""
     columns = {column for column in table.columns if column.lower() in words}
     rows = {cell.row for cell in table.cells if {cell.row.lower(), cell.method.lower()} & words}
     if words and not columns and not rows:

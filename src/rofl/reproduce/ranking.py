@@ -11,7 +11,7 @@ _LEVEL = 0.05  # of the tests
 
 @dataclass(frozen=True)
 class RankedMethod:
-    """A method with its rank in each setting; 1 is the best, and equal accuracies share the mean of their ranks."""
+    """A method with its rank in each setting; 1 is the best, and ties share the mean rank."""
 
     name: str
     ranks: tuple[float, ...]
@@ -29,9 +29,9 @@ class Ranking:
     Attributes:
         methods: Those that ran in all settings.
         settings: The settings, each of which counts once.
-        left_out: Methods that lack a setting.
-        p_value: Of Friedman's test that all methods are alike; None for fewer than three methods or two settings.
-        critical_difference: Nemenyi's: mean ranks that differ by more differ at the level 0.05; None as `p_value`.
+        left_out: Methods without a result in some setting.
+        p_value: Of Friedman's test that all methods are equal; None for fewer than three methods or two settings.
+        critical_difference: Nemenyi's critical difference of mean ranks at the level 0.05; None like `p_value`.
     """
 
     methods: tuple[RankedMethod, ...]
@@ -52,7 +52,7 @@ def rank_methods(values: Mapping[str, Mapping[str, float]], settings: Sequence[s
 
     Args:
         values: Method -> setting -> accuracy, larger is better.
-        settings: The settings that count; a method that lacks one is left out.
+        settings: The settings; a method without a result in one is left out.
     """
     from scipy.stats import rankdata
 
@@ -73,8 +73,8 @@ def critical_difference(methods: int, settings: int) -> float | None:
     """Return the least difference of two mean ranks that is significant by Nemenyi's test (Demsar 2006).
 
     Args:
-        methods: How many are compared.
-        settings: In how many settings.
+        methods: The number of methods.
+        settings: The number of settings.
 
     Returns:
         q * sqrt(k (k + 1) / (6 N)); None for fewer than three methods or two settings.

@@ -1,8 +1,8 @@
-"""Runs cells on a Ray cluster; their run folders come back to this machine, with the digests they have anywhere.
+"""Runs cells on a Ray cluster and copies their run folders to this machine; digests do not depend on the cluster.
 
-Ray pickles what it sends: whoever can reach a cluster's ports can run code on its nodes, and a node can run code on the
-machine that asks it. So Ray is used only where the caller names a cluster, and belongs into a network of one's own.
-What is asked for and what comes back are texts and bytes; their names are checked before anything is written.
+Ray sends pickled objects: anyone who can reach a cluster's ports can run code on its nodes, and a node can run code on
+the machine that connects to it. So Ray is used only if the caller names a cluster, which belongs in a private network.
+Requests and results are strings and bytes; file names are checked before anything is written.
 """
 
 import os
@@ -34,20 +34,20 @@ def run_cells_on_ray(
     data_dir: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[Path, str]:
-    """Run the experiments that are not finished on a Ray cluster, each on a core, and a GPU where the cluster has any.
+    """Run the unfinished experiments on a Ray cluster, each on one core, and on one GPU if the cluster has any.
 
-    The nodes need rofl, the data sets, and the packages of methods from elsewhere. A cell that was interrupted begins
-    anew; its unfinished run folder is replaced when it is done.
+    The nodes need rofl, the data sets, and the packages of external methods. An interrupted cell restarts from the
+    first round; its unfinished run folder is replaced at the end.
 
     Args:
-        experiments: What to run; an experiment that is named twice runs once.
+        experiments: The experiments; duplicates run once.
         cache: Where the run directories are kept, on this machine.
-        on: "ray" for the cluster of $RAY_ADDRESS, or Ray on this machine where that is not set; or "ray://HOST:PORT".
-        data_dir: Where the data sets lie on the nodes; their $ROFL_DATA where absent.
+        on: "ray" for the cluster of $RAY_ADDRESS, or Ray on this machine if that is not set; or "ray://HOST:PORT".
+        data_dir: Where the data sets lie on the nodes; their $ROFL_DATA if None.
         on_progress: Called about twice a second while something runs; rounds count when their cell is done.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> the reason why it could not run; empty if everything ran.
 
     Raises:
         UserError: Ray is not installed or cannot be reached, or another process runs cells in the same folder.
@@ -85,7 +85,7 @@ def run_cell(settings: str, data_dir: str) -> tuple[str, dict[str, bytes]]:
         data_dir: Where the data sets lie; "" for $ROFL_DATA.
 
     Returns:
-        A sentence that says why it could not run, "" where it did; and the files of its run folder by relative path.
+        The reason why it could not run, "" if it did; and the files of its run folder by relative path.
     """
     import ray
 
@@ -105,14 +105,14 @@ def run_cell(settings: str, data_dir: str) -> tuple[str, dict[str, bytes]]:
 
 
 def _connect(on: str) -> Any:
-    """Connect to a cluster and return the module `ray`; usage statistics and the dashboard of a new one are off."""
+    """Connect to a cluster, without usage statistics and a dashboard, and return the module `ray`."""
     if on != _LOCAL and not on.startswith("ray://"):
         raise UserError(f"--on takes ray or ray://HOST:PORT, not {on!r}.", "--on ray")
     try:
         import ray
     except ImportError:
         raise UserError("Ray is not installed.", "pip install 'fed-noisy-labels[simulation]'") from None
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray reports to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as later versions do; else Ray warns
     address = os.environ.get("RAY_ADDRESS") or None if on == _LOCAL else on
     fresh = {} if address else {"include_dashboard": False}
@@ -124,12 +124,12 @@ def _connect(on: str) -> Any:
 
 
 def _keep(ray: Any, reference: Any, asked: Experiment, run_dir: RunDir) -> str:
-    """Write the files of a cell that is done, and return a sentence where it could not run.
+    """Write the files of a finished cell, and return the reason if it could not run.
 
     Args:
         ray: The module.
         reference: Of the finished task.
-        asked: What was to run.
+        asked: The experiment.
         run_dir: Where its files go.
     """
     try:
@@ -148,7 +148,7 @@ def _keep(ray: Any, reference: Any, asked: Experiment, run_dir: RunDir) -> str:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files of a run by their relative paths; the one that says that the run is finished comes last."""
+    """Write files of a run by their relative paths; the file that marks the run as finished comes last."""
     for name in sorted(files, key=lambda name: name == _LAST):
         atomic_write(folder / name, files[name])
 

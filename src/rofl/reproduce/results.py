@@ -23,7 +23,7 @@ class CellResult:
         cell: The cell, with the paper's number.
         values: One value per finished seed.
         folders: The run folders of the finished seeds.
-        problem: A sentence that says why a seed could not run; empty where all could.
+        problem: The reason why a seed could not run; empty if all could.
     """
 
     cell: TableCell
@@ -33,7 +33,7 @@ class CellResult:
 
     @property
     def mean(self) -> float | None:
-        """The mean over seeds; None where no seed is finished."""
+        """The mean over seeds; None if no seed is finished."""
         return fmean(self.values) if self.values else None
 
     @property
@@ -43,7 +43,7 @@ class CellResult:
 
     @property
     def text(self) -> str:
-        """The text `ours ± spread / paper`, without the parts that are not known."""
+        """The text `ours ± spread / paper`, without unknown parts."""
         digits = _DIGITS.get(self.cell.measure, 3)
         ours = "-" if self.mean is None else f"{self.mean:.{digits}f}"
         if self.spread is not None:
@@ -53,14 +53,14 @@ class CellResult:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A table with the results of those of its cells that were asked for."""
+    """A table with the results of its chosen cells."""
 
     table: PaperTable
     scale: Scale
     cells: tuple[CellResult, ...]
 
     def cell(self, row: str, column: str) -> CellResult | None:
-        """Return the result in a row and a column, or None where the table has no cell there."""
+        """Return the result in a row and a column, or None if the table has no cell there."""
         return next((one for one in self.cells if (one.cell.row, one.cell.column) == (row, column)), None)
 
     @property
@@ -75,7 +75,7 @@ class TableResult:
 
     @property
     def seconds(self) -> float:
-        """Training time of all cells; a run that several cells show counts once."""
+        """Training time of all cells; a run shared by several cells counts once."""
         folders = {folder for one in self.cells for folder in one.folders}
         return sum(RunDir(folder).read_summary().seconds for folder in folders)
 
@@ -98,13 +98,13 @@ def collect_results(
     Args:
         plan: The plan that they ran for, with its scale and seeds.
         table: The table.
-        cells: Those of its cells that the plan holds.
+        cells: The cells of the table in the plan.
         cache: Where the runs are kept.
         problems: Run folder -> why it could not run.
-        measure: Returns the value of a cell's finished run; where absent, what the cell's `measure` says.
+        measure: Returns the value of a cell's finished run; by default, the cell's `measure`.
 
     Returns:
-        The results; cells that the scale is too small for are left out.
+        The results, without cells that the scale is too small for.
     """
     results = []
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The Python API of `rofl benchmark`: run what is missing, and return the leaderboard."""
+"""The Python API of `rofl benchmark`: run the missing cells, and return the leaderboard."""
 
 from pathlib import Path
 
@@ -18,18 +18,18 @@ def benchmark(
     data_dir: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> Leaderboard:
-    """Run the cells of a benchmark that are not finished, and return the leaderboard of all that are.
+    """Run the unfinished cells of a benchmark, and return the leaderboard.
 
     Args:
         plan: What to run, from `make_benchmark_plan`; a name stands for `make_benchmark_plan(name)`, at scale "tiny".
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        on: A Ray cluster to run on: "ray" for this machine or $RAY_ADDRESS, or "ray://HOST:PORT". Whoever can reach
-            a Ray cluster can run code on it, and its nodes can run code here: Ray sends pickled objects.
-        data_dir: Where the data sets lie, on the cluster's nodes where `on` names one; $ROFL_DATA where absent.
+        jobs: The number of parallel cells; by default one per core, and one at scale "paper".
+        on: A Ray cluster to run on: "ray" for this machine or $RAY_ADDRESS, or "ray://HOST:PORT". Anyone
+            who can reach a Ray cluster can run code on it, and its nodes can run code here: Ray sends pickled objects.
+        data_dir: Where the data sets lie, on the cluster's nodes if `on` names one; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
-        The leaderboard; a cell that could not run says why.
+        The leaderboard, with the reason for each cell that could not run.
 
     Raises:
         UserError: Another process runs cells in the same folder, or Ray cannot be reached.

@@ -1,4 +1,4 @@
-"""Run directories of table cells, found again by their settings."""
+"""A cache of the run directories of table cells, indexed by settings."""
 
 import hashlib
 from pathlib import Path
@@ -9,10 +9,10 @@ from rofl.training.run_dir import RunDir
 
 
 class RunCache:
-    """Run directories in one folder, which are found by all settings but the experiment's name.
+    """Run directories in one folder, identified by all settings except the experiment's name.
 
-    Tables share cells, and a cell that finished once is not run again. Directories may have any name: their
-    config.toml identifies them.
+    Tables share cells, and a finished cell is not run again. Directories may have any name: their config.toml
+    identifies them.
 
     Args:
         folder: The folder that holds the run directories; it need not exist yet.
@@ -24,7 +24,7 @@ class RunCache:
         self._run_dirs = {_key(run_dir.read_experiment()): run_dir for run_dir in existing}
 
     def find(self, experiment: Experiment) -> RunDir:
-        """Return the run directory of an experiment, whether it ran already or not."""
+        """Return the run directory of an experiment, which may not exist yet."""
         key = _key(experiment)
         if key not in self._run_dirs:
             noise = f"{experiment.noise.kind}-{experiment.noise.expected_ratio:g}"
@@ -34,7 +34,7 @@ class RunCache:
         return self._run_dirs[key]
 
     def is_finished(self, experiment: Experiment) -> bool:
-        """Return True if the experiment ran to its end."""
+        """Return whether the run of an experiment is finished."""
         return self.find(experiment).is_finished()
 
 

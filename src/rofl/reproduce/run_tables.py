@@ -1,4 +1,4 @@
-"""The Python API of `rofl reproduce`: run the cells of a plan that are not finished, and collect all results."""
+"""The Python API of `rofl reproduce`: run the unfinished cells of a plan, and collect all results."""
 
 from functools import partial
 from pathlib import Path
@@ -14,15 +14,15 @@ from rofl.simulation.worker_pool import cores
 def reproduce(
     plan: Plan | str, *, jobs: int | None = None, data_dir: Path | None = None, on_progress: OnProgress | None = None
 ) -> list[TableResult]:
-    """Run the cells of a plan that are not finished, and return the results of all its tables.
+    """Run the unfinished cells of a plan, and return the results of all its tables.
 
-    Cells run side by side in processes of their own. Tables that measure time come last, one cell at a time, so that
-    nothing else runs beside them. A cell that cannot run does not stop the others; its result says why.
+    Cells run in parallel processes. Tables that measure time come last, one cell at a time, without other load. A cell
+    that cannot run does not stop the others; its result has the reason.
 
     Args:
         plan: What to run, from `make_plan`; a table's name stands for `make_plan(name)`, at scale "tiny".
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
@@ -42,17 +42,17 @@ def reproduce(
 def run_plan(
     plan: Plan, cache: RunCache, jobs: int | None, data_dir: Path | None, on_progress: OnProgress | None
 ) -> dict[Path, str]:
-    """Run the cells of a plan that are not finished, those that measure time last and one at a time.
+    """Run the unfinished cells of a plan; those that measure time come last, one at a time.
 
     Args:
         plan: What to run.
         cache: Where the run directories are kept.
-        jobs: Cells that run side by side; where absent one per core, and one at scale "paper".
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
     Returns:
-        Run folder -> a sentence that says why it could not run; empty where everything ran.
+        Run folder -> the reason why it could not run; empty if everything ran.
     """
     jobs = jobs or (1 if plan.scale == "paper" else cores())
     total = sum(experiment.rounds for experiment in plan.experiments())
@@ -75,12 +75,12 @@ def run_plan(
 
 
 def _report_total(on_progress: OnProgress, rounds_before: int, total: int, progress: CellProgress) -> None:
-    """Pass on the progress of one group of cells as that of the whole plan."""
+    """Report the progress of one group of cells as that of the whole plan."""
     on_progress(CellProgress(rounds_before + progress.rounds, total, progress.running))
 
 
 def _measure_divergence(plan: Plan, cache: RunCache, data_dir: Path | None) -> None:
-    """Measure how far clients' models lie apart, for the finished cells that show it (Figure 4)."""
+    """Measure the divergence of clients' models, for the finished cells that show it (Figure 4)."""
     for table, cells in plan.chosen:
         if any(cell.is_divergence for cell in cells):
             for cell in cells:

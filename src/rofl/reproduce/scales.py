@@ -1,4 +1,4 @@
-"""Scales: "tiny" runs in minutes on embedded data, "lite" in minutes on real images, "paper" as the paper did.
+"""Scales: "tiny" runs in minutes on embedded data, "lite" in minutes on real images, "paper" as in the paper.
 
 "medium" is in between: the paper's images and clients, with a smaller network and fewer rounds; hours on two cores.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets import PRESETS, Preset
-from rofl.config.presets.starts import federated_starts
+from rofl.config.presets.preset_settings import federated_starts
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.reproduce.paper_table import PaperTable, Scale, ScaledBy, TableCell
@@ -56,7 +56,7 @@ _SUBSTITUTIONS = {
 
 
 def scale_preset(scale: Scale, data: str) -> Preset:
-    """Return the preset that stands for one of the paper's data sets at a scale."""
+    """Return the preset for one of the paper's data sets at a scale."""
     if scale == "tiny":
         return _TINY
     if scale == "medium":
@@ -65,23 +65,23 @@ def scale_preset(scale: Scale, data: str) -> Preset:
 
 
 def substitution_note(scale: Scale, data: str) -> str:
-    """Return a sentence about the data set that takes the place of the paper's, or "" where it is the paper's."""
+    """Return a note about the data set that replaces the paper's, or "" if it is the paper's."""
     if scale == "tiny":
         return "The embedded digits stand in for the paper's data set."
     return _SUBSTITUTIONS.get(data, "") if scale != "paper" else ""
 
 
 def cell_experiment(table: PaperTable, cell: TableCell, scale: Scale, seed: int) -> Experiment | None:
-    """Return what to run for a cell.
+    """Return the experiment of a cell.
 
     Args:
         table: The table of the cell, which says the data set.
         cell: The cell.
-        scale: How large to run.
+        scale: The scale of the run.
         seed: The seed of the run.
 
     Returns:
-        The experiment; None where the scale has fewer clients than the cell asks for in a round.
+        The experiment; None if the scale has fewer clients than the cell asks for in a round.
     """
     preset = scale_preset(scale, table.data)
     base = parse_experiment(preset.for_method(cell.method))
@@ -103,9 +103,9 @@ def _resolve(base: Experiment, key: str, value: Any) -> Any:
 
 
 def _same_effort(base: Experiment) -> Settings:
-    """Return the settings of a centralized run with as many passes over the data as the federated one makes.
+    """Return the settings of a centralized run with as many epochs over the data as the federated run.
 
-    A round is then one pass; settings that count rounds shrink with their number.
+    A round is then one epoch; settings that count rounds are scaled.
     """
     passes = math.ceil(base.rounds * base.method.get("epochs", 1) * base.cohort / base.clients)
     return fewer_rounds(base, passes, _ROUND_SETTINGS)
@@ -116,8 +116,8 @@ def fewer_rounds(base: Experiment, rounds: int, names: Iterable[str]) -> Setting
 
     Args:
         base: The run.
-        rounds: How many it shall have.
-        names: Hyper-parameters that count rounds, which shrink with them; one that is 0 or no number stays.
+        rounds: The new number of rounds.
+        names: Hyper-parameters that count rounds, which are scaled; 0 and non-numbers are kept.
     """
     shrink = rounds / base.rounds
     found = {name: base.method.get(name) for name in names}

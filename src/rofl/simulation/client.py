@@ -1,4 +1,4 @@
-"""A client: its settings, the function that runs it, whatever the engine, and the states it keeps between rounds."""
+"""A client: its settings, the function that trains it for every engine, and its state between rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,16 +34,16 @@ def run_client(
     data: ClientDataset,
     ctx: RoundContext,
 ) -> tuple[Update, Tensors]:
-    """Train one client for one round, in the simulation and at a site alike.
+    """Train one client for one round; the simulation and the sites of a federation both call this.
 
-    It loads the server's weights and seeds dropout by round and client. It computes on one thread, since the bits of a
-    result depend on the number of threads.
+    Loads the server's weights and seeds dropout by round and client. Runs on one thread, since the bits of a result
+    depend on the number of threads.
 
     Args:
         method: the federated method.
-        net: a network of the right architecture; what it held before does not matter.
+        net: a network of the right architecture; its weights are overwritten.
         server_state: what the server broadcast.
-        client_state: what this client kept from its last round.
+        client_state: the client's state after its last round.
         data: the client's samples, on the network's device.
         ctx: the round and the client.
 
@@ -56,10 +56,10 @@ def run_client(
 
 
 class ClientStateStore:
-    """Client states, in memory or in a folder: one file per client and round.
+    """Client states, in memory or in a folder with one file per client and round.
 
-    A round's states are new files beside the old ones, so that a checkpoint, which names the round of each client's
-    state, stays true until the next one is written; `prune` then removes what no checkpoint needs.
+    A round writes new files beside the old ones, so the last checkpoint, which names the round of each client's state,
+    stays valid until the next one is written; `prune` then removes the old files.
     """
 
     def __init__(self, folder: Path | None = None, rounds: Mapping[int, int] | None = None) -> None:
@@ -68,7 +68,7 @@ class ClientStateStore:
         self._memory: dict[int, Tensors] = {}
 
     def load(self, client: int) -> Tensors:
-        """Return the client's state; {} where it has none.
+        """Return the client's state; {} if it has none.
 
         Raises:
             UserError: its file is missing or damaged.
@@ -104,7 +104,7 @@ class ClientStateStore:
         """Remove files of earlier rounds; call it after a checkpoint."""
         if self.folder is not None and self.folder.is_dir():
             wanted = {self._path(client) for client in self.rounds}
-            for path in set(self.folder.glob("*-*.safetensors*")) - wanted:  # nothing that a store did not write
+            for path in set(self.folder.glob("*-*.safetensors*")) - wanted:  # only files that a store wrote
                 path.unlink()
 
     def _path(self, client: int) -> Path:

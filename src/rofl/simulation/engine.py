@@ -1,4 +1,4 @@
-"""Rounds of federated learning on this machine."""
+"""The simulation: server and clients of a run on one machine."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ Predictions = tuple[Tensor, Tensor]  # logits (n, K), features (n, d)
 
 @dataclass
 class Simulation:
-    """The server and the clients of one run, on one pool of workers."""
+    """The server and the clients of one run, on one worker pool."""
 
     pool: WorkerPool
     method: Method
@@ -37,11 +37,11 @@ class Simulation:
     cohort: int  # clients a round
     seed: int
     states: ClientStateStore = field(default_factory=ClientStateStore)
-    _overlap: dict[str, int] = field(default_factory=dict)  # part -> count of predictions during the next round
-    _predicted: dict[str, tuple[ServerState, Predictions]] = field(default_factory=dict)  # part -> by which state, what
+    _overlap: dict[str, int] = field(default_factory=dict)  # part -> number of images to predict during the next round
+    _predicted: dict[str, tuple[ServerState, Predictions]] = field(default_factory=dict)  # part -> state, predictions
 
     def rounds(self, server_state: ServerState, first: int, last: int) -> Iterator[RoundResult]:
-        """Yield rounds `first` to `last`; each is computed when it is asked for.
+        """Yield rounds `first` to `last`, computed lazily.
 
         Args:
             server_state: the state before round `first`.
@@ -56,7 +56,7 @@ class Simulation:
     def run_round(
         self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
     ) -> RoundResult:
-        """Run one round, and the predictions that `overlap_prediction` asked for.
+        """Run one round, and the predictions that `overlap_prediction` requested.
 
         Args:
             server_state: the state before the round.
@@ -69,7 +69,7 @@ class Simulation:
         cohort = sample_cohort(self.sizes, self.cohort, self.seed, index)
         overlap, self._overlap = self._overlap, {}
         if server_state.evaluated().model is not server_state.model:
-            overlap = {}  # other weights are tested than those that clients train from
+            overlap = {}  # the evaluated weights differ from those that clients train from
         overlap_jobs = [list(predict_jobs(part, count)) for part, count in overlap.items()]
         self.pool.broadcast(flatten_state(server_state))
         asked = [client for client in cohort if client not in aside]
@@ -85,9 +85,9 @@ class Simulation:
     def _replies(
         self, server_state: ServerState, index: int, cohort: list[int], results: Iterator[bytes], aside: frozenset[int]
     ) -> Iterator[ClientReply]:
-        """Yield each client's update, and save its state where the update can be used."""
+        """Yield each client's update, and save its state if the update can be used."""
         zero = self.method.zero_update(server_state)
-        for client in cohort:  # in the results, predictions may follow
+        for client in cohort:  # predictions may follow in the results
             if client in aside:
                 yield zero, SET_ASIDE
                 continue
@@ -97,11 +97,11 @@ class Simulation:
             yield update, problem
 
     def overlap_prediction(self, part: str, count: int) -> bool:
-        """Ask for predictions by the newest state during the next round, on workers that would be idle at its end.
+        """Request predictions with the newest state during the next round, on workers that would be idle at its end.
 
         Args:
             part: `test` or `validation`.
-            count: predict the first so many images.
+            count: predict this many images, from the first.
 
         Returns:
             True if `predict` should be called after the next round; False with fewer than two workers.
@@ -114,9 +114,10 @@ class Simulation:
         """Return the global model's logits (n, K) and features (n, d).
 
         Args:
-            server_state: the state to predict with; the result of `overlap_prediction` is used if it is this one's.
+            server_state: the state to predict with; uses the result of `overlap_prediction` if it was made with this
+                state.
             part: `train`, `test` or `validation`.
-            count: n; predict the first so many images.
+            count: n; predict this many images, from the first.
         """
         predicted = self._predicted.pop(part, None)
         if predicted is not None and predicted[0].model is server_state.model:
@@ -142,7 +143,7 @@ def parse_predictions(results: Iterable[bytes]) -> Predictions:
         groups, fields = deserialize(result)
         if "error" in fields:
             raise UserError(
-                f"The model's predictions could not be made ({fields['error']}).", "rofl resume, once mended"
+                f"The model could not make predictions ({fields['error']}).", "fix the cause, then rofl resume"
             )
         parts.append(groups["prediction"])
     return torch.cat([part["logits"] for part in parts]), torch.cat([part["features"] for part in parts])
@@ -152,11 +153,11 @@ def parse_update(result: bytes, zero: Update) -> tuple[Update, Tensors, str | No
     """Return the update and the client state from the result of a training job.
 
     Args:
-        result: what a worker returned.
-        zero: `Method.zero_update`, whose names and shapes an update must have; returned where there is no update.
+        result: the bytes that a worker returned.
+        zero: `Method.zero_update`, whose names and shapes an update must have; returned if there is no update.
 
     Returns:
-        Update, client state, and why the update cannot be used: the client raised, or `check_update` says so.
+        Update, client state, and the reason why the update cannot be used, if any.
     """
     groups, fields = deserialize(result)
     if "error" in fields:

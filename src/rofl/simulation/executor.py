@@ -1,4 +1,4 @@
-"""Executes jobs, bytes in and bytes out, one after the other: in a worker process, or in the calling one."""
+"""Executes jobs one by one, bytes in and bytes out, in a worker process or in the calling process."""
 
 import traceback
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def train_job(index: int, client: int, state: Tensors, cautious: bool = False) -
     Args:
         index: the round.
         client: the client's number.
-        state: what the client kept from its last round.
+        state: the client's state after its last round.
         cautious: whether to use the cautious form of the method.
     """
     return serialize({"state": state}, {"kind": "train", "round": index, "client": client, "cautious": cautious})
@@ -55,7 +55,7 @@ class ClientExecutor:
 
     Args:
         config: method, network, transform and seed.
-        data: what `shared_inputs` returned, perhaps in shared memory.
+        data: the result of `shared_inputs`, possibly in shared memory.
         broadcast: the server state, as `flatten_state` returned it; the parent changes it in place between rounds.
         device: where clients train.
     """
@@ -69,7 +69,7 @@ class ClientExecutor:
         self.net = config.network.without_weights().build().to(device)  # the broadcast weights replace its own
 
     def execute(self, job: bytes) -> bytes:
-        """Return the result of a job; an exception becomes a result with `error`, which names its place."""
+        """Return the result of a job; an exception becomes a result with `error`, which names the line that raised."""
         groups, fields = deserialize(job)
         try:
             if fields["kind"] == "train":
@@ -91,7 +91,7 @@ class ClientExecutor:
         Args:
             index: the round, counted from 1.
             client: the client's number.
-            state: the client state that an earlier round left; {} where there is none.
+            state: the client's state after its last round; {} if it has none.
             cautious: whether to use the cautious form of the method.
         """
         method = self.config.method.cautious() if cautious else self.config.method
@@ -103,7 +103,7 @@ class ClientExecutor:
         """Return the broadcast model's logits (n, K) and features (n, d) of some images.
 
         Args:
-            part: `train`, `test`, or `validation`: the rows of `train` that nobody trains on.
+            part: `train`, `test`, or `validation`, the held-out rows of `train`.
             start: the first image.
             stop: the image after the last one.
         """
@@ -116,7 +116,7 @@ class ClientExecutor:
             return predict(self.net, images, self.config.transform)
 
     def predict_all(self, part: str, count: int) -> tuple[Tensor, Tensor]:
-        """Return logits and features of the first `count` images of a part, on the CPU; the bits are those of a run."""
+        """Return logits and features of the first `count` images of a part, on the CPU; the same bits as in a run."""
         starts = range(0, count, PREDICTION_CHUNK)
         chunks = [self.predict(part, start, min(start + PREDICTION_CHUNK, count)) for start in starts]
         logits, features = zip(*chunks, strict=True)
@@ -156,11 +156,11 @@ def shared_inputs(
     """Return the tensors that every executor needs.
 
     Args:
-        train: the images that clients train on, or the places of their files.
-        test: those of the test set.
+        train: the training images, in memory or in files.
+        test: the test images.
         labels: (n,) the given labels of `train`.
         parts: the rows of each client.
-        validation: (V,) rows of `train` that nobody trains on.
+        validation: (V,) held-out rows of `train`.
     """
     pixels = {**store_to_tensors("train", train), **store_to_tensors("test", test)}
     held_out = {} if validation is None or not len(validation) else {"validation": validation}

@@ -1,4 +1,4 @@
-"""Features of a frozen network: computed once for each client, which then trains the last layer on them."""
+"""Features of a frozen network, computed once; clients then train the last layer on them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class ClientInputs:
     """The inputs and the network of the clients.
 
     Attributes:
-        train: the samples of all clients: images, or features (N, d, 1, 1) of a frozen network.
-        test: those of the test part.
+        train: the training samples: images, or features (N, d, 1, 1) of a frozen network.
+        test: the test samples.
         transform: from samples to inputs of the network.
-        network: what is trained: the whole, or the last layer.
+        network: the trained network: the whole, or the last layer.
     """
 
     train: ImageStore
@@ -35,20 +35,18 @@ class ClientInputs:
 
 
 def frozen_inputs(inputs: ClientInputs, groups: Sequence[Tensor], method: Method, workers: int) -> ClientInputs:
-    """Return features in place of images where the network is frozen; else the inputs as they are.
+    """Return the features of a frozen network in place of images, and its last layer in place of the network.
 
-    Each client's samples are taken by themselves, in the chunks of a run, so that the bits are the same at its site and
-    for any number of workers. Nothing is augmented.
+    Each client's samples are predicted separately, in the chunks of a run, so the bits are the same at a site and for
+    any number of workers. There is no augmentation.
 
     Args:
         inputs: images and the whole network.
         groups: the rows of each client; a row may be in none.
-        method: that of the run, for the worker processes.
-        workers: client processes; 0 for this one.
+        method: the method of the run, for the worker processes.
+        workers: worker processes; 0 for the calling process.
     """
     network = inputs.network
-    if not network.freeze:
-        return inputs
     net = network.build_base()
     count, rows = len(inputs.train), torch.cat([torch.empty(0, dtype=torch.long), *groups])
     left = torch.ones(count, dtype=torch.bool)
@@ -72,7 +70,7 @@ def frozen_inputs(inputs: ClientInputs, groups: Sequence[Tensor], method: Method
 
 
 def _group_jobs(sizes: Sequence[int]) -> Iterator[bytes]:
-    """Yield the jobs that predict the rows of each client, which lie one after the other in `validation`."""
+    """Yield the jobs that predict each client's rows, which follow one another in `validation`."""
     first = 0
     for size in sizes:
         for start in range(first, first + size, PREDICTION_CHUNK):

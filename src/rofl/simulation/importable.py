@@ -1,4 +1,4 @@
-"""The check that worker processes can import what they are sent: methods, models and other classes of users.
+"""A check that worker processes can import the user's classes: methods, models and others.
 
 A worker unpickles its configuration, which its own parent sends over a private pipe. Pickle names classes and functions
 by module, so that those of a script (`__main__`), a notebook or a function body cannot be found in another process.
@@ -13,7 +13,7 @@ _HINT = "put it into a module that can be imported, or use workers=0"
 
 
 class _Checker(pickle.Pickler):
-    """A pickler that refuses classes and functions of `__main__`, which pickle itself takes without complaint."""
+    """A pickler that refuses classes and functions of `__main__`, which pickle itself accepts."""
 
     def persistent_id(self, obj: object) -> None:
         if getattr(obj, "__module__", None) == "__main__" and (name := getattr(obj, "__qualname__", None)):
@@ -21,12 +21,12 @@ class _Checker(pickle.Pickler):
 
 
 def check_importable(*objects: object) -> None:
-    """Raise a UserError where another process could not unpickle these objects.
+    """Raise a UserError if another process could not unpickle these objects.
 
     Raises:
-        UserError: a class or function is defined in `__main__`, or inside of a function.
+        UserError: a class or function is defined in `__main__`, or inside a function.
     """
     try:
         _Checker(io.BytesIO()).dump(objects)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UserError(f"Worker processes cannot be sent what the run needs ({error}).", _HINT) from error
+        raise UserError(f"The run cannot be sent to worker processes ({error}).", _HINT) from error

@@ -20,10 +20,10 @@ _USUAL_WIDTH, _USUAL_NUMBERS = 8.0, 2**27  # numbers: of a sample, times width, 
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network, and which part of it is trained.
+    """The network of a run, and the part of it that is trained.
 
-    What travels between server and clients follows from what `build` returns (`Network.shared_entries`): everything;
-    the last layer, where the rest is frozen and clients train on its features; or adapters and the last layer.
+    Server and clients exchange `Network.shared_entries` of the network that `build` returns: all weights; only the last
+    layer, if the others are frozen; or adapters and the last layer.
     """
 
     name: str  # of `rofl.models.MODELS`, timm:NAME, hf:FOLDER, or package.module:factory
@@ -31,11 +31,11 @@ class NetworkSpec:
     classes: int
     width: float
     seed: int
-    weights: str = ""  # a file of published weights, or "imagenet"; else as drawn from the seed
-    freeze: bool = False  # the last layer is trained, on the features of the rest
+    weights: str = ""  # a file of published weights, or "imagenet"; "" to draw them from the seed
+    freeze: bool = False  # train only the last layer, on the features of the frozen layers
     lora: int = 0  # rank of the adapters; 0: none
-    base: str = ""  # the SHA-256 of the weights that stay as they are; "" for any
-    foreign: ForeignInputs = NOT_FOREIGN  # for networks of timm and Hugging Face
+    base: str = ""  # the SHA-256 of the frozen weights; "" for any
+    foreign: ForeignInputs = NOT_FOREIGN  # for timm and Hugging Face networks
 
     def build(self) -> Network:
         """Build the network that clients train, with its initial weights."""
@@ -48,8 +48,8 @@ class NetworkSpec:
         """Return the whole network with the weights that it starts from, without adapters.
 
         Raises:
-            UserError: the network does not fit into memory, or its weights cannot be read, or are others than those of
-                the run's start.
+            UserError: the network does not fit into memory, or its weights cannot be read or differ from those at the
+                start of the run.
         """
         self._check_memory()
         net = build(self.name, self.shape, self.classes, self.width, self.seed, self.foreign)
@@ -67,10 +67,10 @@ class NetworkSpec:
         return net
 
     def _check_memory(self) -> None:
-        """Refuse a network of ours that needs more than half of the memory, by its shapes alone.
+        """Refuse a built-in network that needs more than half of the memory, from its shapes alone.
 
-        A saved model or a coordinator names its width and the side of its images. It takes seconds, since torch has to
-        load much for it, so that usual sizes are not looked at.
+        A saved model or a coordinator may ask for any width and image size. The check imports parts of torch, which
+        takes seconds, so common sizes skip it.
         """
         usual = self.width <= _USUAL_WIDTH and math.prod(self.shape) * self.width * self.classes <= _USUAL_NUMBERS
         if usual or self.name not in MODELS:
@@ -78,7 +78,7 @@ class NetworkSpec:
         try:
             with torch.device("meta"):
                 net = build(self.name, self.shape, self.classes, self.width, self.seed)
-        except NotImplementedError:  # something that has no form without numbers
+        except NotImplementedError:  # some layers cannot be built on the meta device
             return
         except (RuntimeError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"The network {self.name} cannot be built for {self.shape}.", "smaller samples") from error
@@ -90,17 +90,17 @@ class NetworkSpec:
             )
 
     def without_weights(self) -> "NetworkSpec":
-        """Return how to build a network whose weights are all replaced afterwards, without reading any file."""
+        """Return the spec for a network whose weights are all replaced afterwards; no weight file is read."""
         return self if self.lora else replace(self, weights="", foreign=replace(self.foreign, folder=""))
 
     def whole(self) -> "NetworkSpec":
-        """Return the whole network as one that is trained as a whole."""
+        """Return the spec of the whole network, with all weights trained."""
         return replace(self, freeze=False, lora=0, base="")
 
     def last_layer(self, features: int) -> "NetworkSpec":
-        """Return the layer that is trained on so many features of a frozen network."""
+        """Return the spec of the last layer, which is trained on the features of a frozen network."""
         return NetworkSpec("linear", (features, 1, 1), self.classes, 1.0, self.seed)
 
     def with_base(self, path: Path) -> "NetworkSpec":
-        """Return the network with its fixed weights from a file that `base_bytes` made."""
+        """Return the spec with the fixed weights from a file that `base_bytes` wrote."""
         return replace(self, weights=str(path), foreign=replace(self.foreign, folder=""))

@@ -1,4 +1,4 @@
-"""A round of federated learning, whether updates come from worker processes or over a network."""
+"""A round of federated learning, for updates from worker processes or from a network."""
 
 import math
 import time
@@ -23,7 +23,7 @@ from rofl.methods.base import (
     without_bounds,
 )
 
-SET_ASIDE = "it is set aside"  # why a client that is suspected to have spoilt a round is left out of later ones
+SET_ASIDE = "it is set aside"  # the reason for leaving out a client that is suspected of corrupting a round
 ClientReply = tuple[Update, str | None]  # an update, and the reason why it cannot be used, if any
 
 
@@ -48,14 +48,14 @@ class RoundResult:
     metrics: dict[str, float]  # means over the samples that were trained on
     traffic: Traffic
     seconds: float
-    problem: str = ""  # why the sum over the clients cannot be used, so that the state stayed as it was
+    problem: str = ""  # why the sum over the clients cannot be used; the state is then unchanged
     suspects: list[int] = field(
         default_factory=list
     )  # clients whose updates lie far from the others', the farthest first
 
 
 def sample_cohort(sizes: Sequence[int] | torch.Tensor, cohort: int, seed: int, index: int) -> list[int]:
-    """Return the clients of a round, drawn uniformly, the largest first so that no worker ends long after the others.
+    """Return the clients of a round, drawn uniformly; the largest come first, to balance the workers.
 
     Args:
         sizes: samples of each client.
@@ -68,7 +68,7 @@ def sample_cohort(sizes: Sequence[int] | torch.Tensor, cohort: int, seed: int, i
 
 
 def check_update(update: Update, zero: Update) -> str | None:
-    """Return why an update cannot be used (not finite, wrong names, shapes, types or weight), or None if it can."""
+    """Return the reason why an update cannot be used (not finite, wrong names, shapes, types or weight), or None."""
     problem = check_like(update.model, zero.model) or check_like(update.aux, zero.aux)
     if problem is None and not 0 < update.weight < float("inf"):
         problem = f"its weight is {update.weight}"
@@ -88,16 +88,16 @@ def aggregate_round(
 ) -> RoundResult:
     """Add the updates of a cohort and take the server's step.
 
-    Updates are added in the cohort's order, one at a time: the bits of the sum do not depend on who replied first, and
-    memory does not grow with the cohort, unless the method looks at single updates. On one thread: a second one would
-    wait for a core that a client uses, for up to a tenth of a round.
+    Updates are added in the cohort's order, one at a time: the bits of the sum do not depend on the order of replies,
+    and memory does not grow with the cohort, unless the method inspects single updates. It runs on one thread: a
+    second one would wait for a core that a client uses, for up to a tenth of a round.
 
     Args:
         method: the federated method.
-        server_state: the state that was broadcast; it stays where no update can be used.
+        server_state: the state that was broadcast; it stays if no update can be used.
         ctx: the round, with client -1.
-        cohort: the clients in their order, with the number of samples that each has by its own account.
-        replies: an update for each client of the cohort, in its order, and why it cannot be used.
+        cohort: the clients in order, with the number of samples that each declares.
+        replies: for each client of the cohort, in order, its update and the reason why it cannot be used, if any.
         started: `time.perf_counter()` when the round began.
     """
     total = method.zero_update(server_state)
@@ -133,7 +133,7 @@ def screen(
         method: the federated method.
         server_state: the state that was broadcast.
         updates: by client.
-        declared: how many samples each client has, by its own account.
+        declared: the number of samples that each client declares.
     """
     counted = [decoded(update.aux[NORMS]) for update in updates.values() if NORMS in update.aux]
     norms = sum((counts for counts in counted if counts_once(counts, 1)), torch.zeros(())) if counted else None
@@ -143,7 +143,7 @@ def screen(
 
 
 def decoded(counts: torch.Tensor) -> torch.Tensor:
-    """Return counts as floats, also where they travel as integers in fixed point."""
+    """Return counts as floats; decodes those in fixed point."""
     return counts if counts.is_floating_point() else decode({NORMS: counts})[NORMS]
 
 
@@ -161,9 +161,9 @@ class CohortTotal:
 
     Attributes:
         cohort: the clients that were asked.
-        total: the sum over those that replied.
+        total: the sum over the clients that replied.
         dropped: client -> why it was left out.
-        problem: why the sum cannot be used; it is zero then.
+        problem: the reason why the sum cannot be used; `total` is then zero.
         suspects: clients whose updates lie far from the others'.
     """
 
@@ -177,11 +177,11 @@ class CohortTotal:
 def apply_total(
     method: Method, server_state: ServerState, ctx: RoundContext, summed: CohortTotal, started: float
 ) -> RoundResult:
-    """Take the server's step with a sum of updates, whoever added them up.
+    """Take the server's step with a sum of updates.
 
     Args:
         method: the federated method.
-        server_state: the state that was broadcast; it stays where no update could be used.
+        server_state: the state that was broadcast; it stays if no update could be used.
         ctx: the round, with client -1.
         summed: the sum.
         started: `time.perf_counter()` when the round began.

@@ -1,4 +1,4 @@
-"""Tensors in memory that several processes share: the data set, and the server state."""
+"""Tensors in memory that processes share: the data set and the server state."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ class Layout:
 
 
 def layout(tensors: Tensors) -> Layout:
-    """Return a layout of tensors one after the other, each aligned to 64 bytes."""
+    """Return a contiguous layout of tensors, each aligned to 64 bytes."""
     places, end = {}, 0
     for name, value in tensors.items():
         places[name] = (value.dtype, tuple(value.shape), end)
@@ -31,14 +31,14 @@ def layout(tensors: Tensors) -> Layout:
 
 
 class SharedTensors:
-    """Tensors in an unlinked file, which processes map by its descriptor; nothing remains, even after kill -9."""
+    """Tensors in an unlinked file that processes map by its descriptor; no file is left behind, even after kill -9."""
 
     def __init__(self, tensors: Tensors) -> None:
         self.layout = layout(tensors)
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
-                os.posix_fallocate(file.fileno(), 0, self.layout.size)  # without it, writing to a full one is a SIGBUS
+                os.posix_fallocate(file.fileno(), 0, self.layout.size)  # else a write to a full disk is a SIGBUS
                 self.descriptor = os.dup(file.fileno())
         except OSError as error:
             problem = f"{folder} has no room for the {self.layout.size} bytes that workers share ({error.strerror})."
@@ -47,7 +47,7 @@ class SharedTensors:
         self.write(tensors)
 
     def write(self, tensors: Tensors) -> None:
-        """Copy new values into place; names, types and shapes stay."""
+        """Overwrite the values in place; names, types and shapes must not change."""
         for name, value in tensors.items():
             self.tensors[name].copy_(value)
 

@@ -1,7 +1,7 @@
 """A worker process: `python -m rofl.simulation.worker PIPE DATA BROADCAST`, three inherited file descriptors.
 
-It is a program of its own rather than a fork, so that a caller's script needs no `__main__` guard and no thread of the
-caller is duplicated. It ends when the other end of its pipe is closed, however the parent ended.
+It is a separate program rather than a fork, so a caller's script needs no `__main__` guard and no thread is duplicated.
+It exits when the other end of its pipe is closed, however the parent ended.
 """
 
 import sys

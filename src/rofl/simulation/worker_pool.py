@@ -22,8 +22,8 @@ from rofl.simulation.executor import ClientExecutor
 from rofl.simulation.importable import check_importable
 from rofl.simulation.shared_memory import SharedTensors
 
-_PER_DEVICE = 4  # workers that share an accelerator where the user gives no number
-_TRIES = 2  # a job whose worker died is given to another once
+_PER_DEVICE = 4  # default number of workers on one accelerator
+_TRIES = 2  # a job whose worker died is retried once
 
 Pipe = multiprocessing.connection.Connection
 
@@ -33,27 +33,27 @@ class _Worker:
     process: subprocess.Popen[bytes]
     pipe: "Pipe[Any, Any]"
     device: torch.device
-    position: int = -1  # of the job that it executes; -1: idle
+    position: int = -1  # position of its current job; -1: idle
 
 
 def cores() -> int:
-    """Return how many processes can run at once on this machine."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def default_workers() -> int:
-    """Return one worker per core, but few per accelerator: each takes some hundred megabytes of it at its start."""
+    """Return one worker per core, but few per accelerator: each takes some hundred megabytes of its memory."""
     available = devices()
     return cores() if CPU in available else min(cores(), _PER_DEVICE * len(available))
 
 
 class WorkerPool:
-    """Worker processes, or the calling process where `workers` is 0. At most `window` results are held at a time.
+    """Worker processes, or the calling process if `workers` is 0. At most `window` results are held in memory.
 
     Args:
         workers: the number of processes, spread over the devices.
-        config: what every job needs; workers must be able to import its classes.
-        data: what `executor.shared_inputs` returned; all processes share one copy.
+        config: the settings of all jobs; workers must be able to import its classes.
+        data: the result of `executor.shared_inputs`; all processes share one copy.
         broadcast: the server state, as `executor.flatten_state` returned it; `broadcast()` changes it.
 
     Raises:
@@ -74,7 +74,7 @@ class WorkerPool:
         self._workers = [self._start(device) for device in islice(cycle(available), workers)]
 
     def broadcast(self, tensors: Tensors) -> None:
-        """Show a new server state to all workers; only allowed while no jobs run."""
+        """Send a new server state to all workers; must not be called while jobs run."""
         self._broadcast.write(tensors)
 
     def run(self, jobs: Iterable[bytes], overlap: Iterable[bytes] = ()) -> Iterator[bytes]:
@@ -82,14 +82,14 @@ class WorkerPool:
 
         Args:
             jobs: taken one by one, at most `window` ahead of the results.
-            overlap: further jobs, for workers that would be idle while others execute the last of `jobs`. Their results
-                come after those of all jobs; they are small, and `window` does not limit them.
+            overlap: further jobs, for workers that are idle while others execute the last of `jobs`. Their results come
+                last; they are small, and `window` does not limit them.
         """
         if self._executor is not None:
             yield from map(self._executor.execute, chain(jobs, overlap))
             return
         source, spare, more = iter(jobs), iter(overlap), True
-        waiting = deque[int]()  # positions of jobs without a worker, some for the second time
+        waiting = deque[int]()  # positions of jobs that wait for a worker, some for a retry
         unanswered: dict[int, bytes] = {}  # jobs by position
         tries: dict[int, int] = {}
         results: dict[int, bytes] = {}
@@ -134,7 +134,7 @@ class WorkerPool:
                 del unanswered[position]
 
     def close(self) -> None:
-        """Kill the workers; jobs that they execute are lost."""
+        """Kill the workers; running jobs are lost."""
         for worker in self._workers:
             self._stop(worker)
         self._workers = []
@@ -160,10 +160,10 @@ class WorkerPool:
         try:
             worker.pipe.send_bytes(job)
         except OSError:
-            return  # it died while idle; its pipe reads as closed, which `run` notices
+            return  # it died while idle; `run` notices the closed pipe
 
     def _receive(self, worker: _Worker) -> bytes | None:
-        """Return the worker's result, or None where it died."""
+        """Return the worker's result, or None if it died."""
         worker.position = -1
         try:
             return worker.pipe.recv_bytes()

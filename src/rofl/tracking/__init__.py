@@ -1,4 +1,4 @@
-"""Trackers: runs as TensorBoard and MLflow show them. Nothing that names or shows a sample or a client is logged.
+"""Trackers log runs to TensorBoard and MLflow. Nothing that identifies a sample or a client is logged.
 
 May import: core, data, models, methods, audit, config, simulation, training.
 """

@@ -1,4 +1,4 @@
-"""Passes the rounds of a run to trackers; whatever happens to a tracker, the run goes on."""
+"""Passes the rounds of a run to trackers; an error of a tracker does not stop the run."""
 
 import importlib
 import warnings
@@ -23,7 +23,7 @@ Warn = Callable[[str], None]
 
 
 def check_trackers(names: Iterable[str]) -> list[str]:
-    """Check that trackers can be used, and return for each a sentence that says where its runs go.
+    """Check that trackers can be used; return a sentence for each that says where its runs are stored.
 
     Raises:
         UserError: A name is unknown, a package is not installed, or a store does not answer.
@@ -33,14 +33,14 @@ def check_trackers(names: Iterable[str]) -> list[str]:
 
 @contextmanager
 def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn) -> Iterator[Listener]:
-    """Yield a listener for `rofl.run` or `rofl.resume`, which logs the run; the trackers are closed with the block.
+    """Yield a listener for `rofl.run` or `rofl.resume` that logs the run; the trackers are closed with the block.
 
-    A tracker gets what it does not have yet: all rounds where the run was started without it, none twice after a
-    resume. A tracker that fails is left alone until the run is done, then tried once more.
+    A tracker receives the rounds that it lacks: all rounds if the run was started without it, none twice after a
+    resume. A tracker that fails is skipped until the run is finished, then tried once more.
 
     Args:
         names: Keys of `TRACKERS`.
-        folder: The run folder, the same as that of the run.
+        folder: The folder of the run.
         warn: Called with a sentence when a tracker fails, once per tracker.
 
     Raises:
@@ -63,7 +63,7 @@ def follow(names: Iterable[str], folder: Path | str, warn: Warn = warnings.warn)
 
 
 class _Follower:
-    """One tracker of one run, how much it has of the run, and whether it failed."""
+    """One tracker of one run, the rounds that it has, and whether it failed."""
 
     def __init__(self, name: str, kind: type[Tracker], run_dir: RunDir, warn: Warn) -> None:
         self._name, self._run_dir, self._warn = name, run_dir, warn
@@ -77,7 +77,7 @@ class _Follower:
             self._try(self._catch_up if self._tracked is None else partial(self._log_round, record))
 
     def stop(self, reason: StopReason) -> None:
-        """Log that the run was stopped; a run without a single round leaves nothing in the tracker."""
+        """Log that the run was stopped; a run without any round is not logged."""
         if self._tracked is not None and not self._failed:
             self._try(partial(self._tracker.stop, reason))
 
@@ -92,7 +92,7 @@ class _Follower:
             self._tracker.finish(self._run_dir.read_summary())
 
     def _catch_up(self) -> TrackedRun:
-        """Begin, and log all rounds that the tracker does not have; repeated rounds are equal to the bit."""
+        """Start, and log all rounds that the tracker lacks; repeated rounds are bit-identical."""
         self._tracked = self._tracker.begin(self._run_dir.read_experiment())
         for record in self._run_dir.read_history():
             self._log_round(record)
@@ -105,7 +105,7 @@ class _Follower:
             self._tracked = TrackedRun(record.round)
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call a tracker; an error becomes a warning, and only the first one does."""
+        """Call a tracker; its first error becomes a warning."""
         try:
             action()
         except Exception as error:

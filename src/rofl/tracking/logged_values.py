@@ -1,4 +1,4 @@
-"""The values that trackers log: numbers and settings of a run as a whole, nothing that names or shows a sample."""
+"""The values that trackers log: numbers and settings of the whole run, nothing that identifies a sample."""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rofl.config.schema import Experiment
 from rofl.training.records import RoundRecord, RunSummary
 
-EVERY_ROUND = "seconds/round"  # a value that every round has: its steps are the rounds that a tracker has
+EVERY_ROUND = "seconds/round"  # a value of every round: its steps show which rounds a tracker has
 _FACTS = ("name", "method", "dataset", "noise", "rounds", "seed", "versions", "digest")
 _NUMBERS = (
     "test_accuracy",
@@ -20,11 +20,11 @@ _NUMBERS = (
     "centroid_share",
     "dropped",
 )
-_GROUPS = ("detection", "audit", "estimated")  # of these only the numbers: `estimated` names clients too
+_GROUPS = ("detection", "audit", "estimated")  # only the numbers in them: `estimated` also names clients
 
 
 def round_values(record: RoundRecord) -> dict[str, float]:
-    """Return the values of a round, by names such as "traffic/up"; accuracy only where it was measured."""
+    """Return the values of a round, by names such as "traffic/up"; accuracy only if it was measured."""
     values: dict[str, float] = {
         EVERY_ROUND: record.seconds,
         "traffic/up": record.traffic.up,
@@ -38,7 +38,7 @@ def round_values(record: RoundRecord) -> dict[str, float]:
 
 
 def summary_values(summary: RunSummary) -> dict[str, float]:
-    """Return the values of a summary, by names such as "summary/test_accuracy"; what is not known is left out."""
+    """Return the known values of a summary, by names such as "summary/test_accuracy"."""
     content = summary.model_dump()
     values = {f"summary/{name}": value for name, value in _numbers(content).items() if name in _NUMBERS}
     values |= {
@@ -49,9 +49,9 @@ def summary_values(summary: RunSummary) -> dict[str, float]:
 
 
 def public_summary(summary: RunSummary) -> dict[str, object]:
-    """Return the summary without what may name a sample or a client.
+    """Return the summary without fields that may identify a sample or a client.
 
-    Fields are listed that may be published, so that a new field is kept private until somebody adds it.
+    Public fields are listed explicitly, so a new field stays private until it is added.
     """
     content = summary.model_dump()
     shared = {name: content[name] for name in (*_FACTS, *_NUMBERS) if name in content}
@@ -59,7 +59,7 @@ def public_summary(summary: RunSummary) -> dict[str, object]:
 
 
 def setting_values(experiment: Experiment) -> dict[str, bool | float | str]:
-    """Return all settings with dotted keys, as `--set` takes them; lists become text.
+    """Return all settings with dotted keys, as in `--set`; lists become text.
 
     >>> setting_values(Experiment())["noise.ratio"]
     0.4

@@ -1,4 +1,4 @@
-"""Logs a run to MLflow: one MLflow run for each run, in the store that MLflow is set to."""
+"""Logs a run to MLflow: one MLflow run for each run, in MLflow's configured store."""
 
 import json
 import os
@@ -44,9 +44,9 @@ class MlflowTracker:
 
     @staticmethod
     def check() -> str:
-        """Find or create MLflow's experiment, and return where it is.
+        """Find or create MLflow's experiment, and return a sentence with its location.
 
-        It sets environment variables of MLflow, and is therefore for the command line only.
+        It sets environment variables of MLflow, so only the command line calls it.
 
         Raises:
             UserError: The store does not answer, or refuses.
@@ -55,13 +55,13 @@ class MlflowTracker:
             os.environ.setdefault(name, value)
         try:
             _experiment_id(MlflowClient())
-        except Exception as error:  # of many types: the address, the network, the database, the rights
+        except Exception as error:  # many types: address, network, database, permissions
             hint = "another MLFLOW_TRACKING_URI, or pip install 'fed-noisy-labels[mlflow]'"
             raise UserError(f"MLflow cannot be used ({short_text(error)}).", hint) from error
         return f"MLflow's runs go into the experiment {_experiment_name()} at {short_text(mlflow.get_tracking_uri())}"
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Continue the MLflow run of the run folder, or create one; return what it holds."""
+        """Continue the MLflow run of the run folder, or create one; return the rounds that it has."""
         known = json.loads(self._id_file.read_text()) if self._id_file.is_file() else {}
         # MLflow's default store is in the current folder; a run that is resumed from another folder keeps its store
         self._client = MlflowClient(None if mlflow.is_tracking_uri_set() else known.get("store"))
@@ -83,9 +83,9 @@ class MlflowTracker:
         self._log(logged_values.round_values(record))
 
     def finish(self, summary: RunSummary) -> None:
-        """Log the metrics of the summary and two files; not the page, which holds pictures of samples."""
+        """Log the metrics of the summary and two files; not the report, which contains images of samples."""
         self._log(logged_values.summary_values(summary))
-        self._client.set_terminated(self._run_id, "FINISHED")  # before the files, whose store may not answer
+        self._client.set_terminated(self._run_id, "FINISHED")  # before the files, whose store may not respond
         self._client.log_artifact(self._run_id, str(self._folder / "config.toml"))
         self._client.log_dict(self._run_id, logged_values.public_summary(summary), "summary.json")
 
@@ -94,7 +94,7 @@ class MlflowTracker:
         self._client.set_terminated(self._run_id, reason)
 
     def _run_status(self, run_id: str) -> str | None:
-        """Return the status of an MLflow run, or None where there is no such run, or it was deleted."""
+        """Return the status of an MLflow run, or None if there is no such run, or it was deleted."""
         if not run_id:
             return None
         try:
@@ -111,7 +111,7 @@ class MlflowTracker:
         name = logged_values.run_title(experiment)
         self._run_id = self._client.create_run(_experiment_id(self._client), tags=tags, run_name=name).info.run_id
         known = {"run_id": self._run_id}
-        if not mlflow.is_tracking_uri_set():  # an address that was set may hold a password
+        if not mlflow.is_tracking_uri_set():  # a configured address may contain a password
             known["store"] = self._client.tracking_uri
         atomic.atomic_write(self._id_file, json.dumps(known) + "\n")
         params = [Param(key, str(value)) for key, value in logged_values.setting_values(experiment).items()]
@@ -129,11 +129,11 @@ def _experiment_name() -> str:
 
 
 def _experiment_id(client: MlflowClient) -> str:
-    """Return the id of MLflow's experiment, which is created where it is new."""
+    """Return the id of MLflow's experiment, which is created if it is new."""
     existing = client.get_experiment_by_name(_experiment_name())
     return str(client.create_experiment(_experiment_name()) if existing is None else existing.experiment_id)
 
 
 def _metric_name(name: str) -> str:
-    """Return a metric's name as MLflow takes it; a user's method may give its metrics any name."""
+    """Return a metric name that MLflow accepts; a user's method may use any name."""
     return re.sub(r"[^\w\-. :/]", "_", name)

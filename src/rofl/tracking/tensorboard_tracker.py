@@ -21,9 +21,9 @@ from rofl.training.records import RoundRecord, RunSummary
 class TensorBoardTracker:
     """Writes event files to `<run folder>/tensorboard`, one per start of the run; TensorBoard reads them as one run.
 
-    A round is on disk when `add_round` returns, and errors are raised by it. Records are therefore written here by
-    TensorBoard's `RecordWriter`, not by torch's `SummaryWriter`: that writes in a thread, which on a full disk prints
-    a traceback to the terminal; see docs/decisions/0011-one-redesign.md.
+    `add_round` writes a round to disk and raises errors. It therefore uses TensorBoard's `RecordWriter`, not torch's
+    `SummaryWriter`, whose thread prints a traceback to the terminal on a full disk; see
+    docs/decisions/0011-one-redesign.md.
 
     Args:
         folder: The run folder.
@@ -35,11 +35,11 @@ class TensorBoardTracker:
 
     @staticmethod
     def check() -> str:
-        """Return where files go; there is nothing to check beforehand."""
+        """Return a sentence with the location of the files; there is nothing to check."""
         return "TensorBoard's files go into tensorboard/ of the run folder"
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Choose a new event file, and return what the existing ones hold; the first file gets the settings."""
+        """Choose a new event file, and return the rounds in the existing ones; the first file gets the settings."""
         tracked = self._read()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._file = self._folder / f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
@@ -64,7 +64,7 @@ class TensorBoardTracker:
         """Return the newest round in the event files, and whether they hold a summary."""
         if not self._folder.is_dir():
             return TrackedRun()
-        events = EventAccumulator(str(self._folder), size_guidance={SCALARS: 0}).Reload()  # 0: all, not a sample
+        events = EventAccumulator(str(self._folder), size_guidance={SCALARS: 0}).Reload()  # 0: read all events
         tags = events.Tags()[SCALARS]
         rounds = events.Scalars(logged_values.EVERY_ROUND) if logged_values.EVERY_ROUND in tags else []
         return TrackedRun(max((event.step for event in rounds), default=0), "summary/test_accuracy" in tags)
@@ -74,7 +74,7 @@ class TensorBoardTracker:
         self._write(Event(summary=Summary(value=scalars), step=self._step))
 
     def _write(self, event: Event) -> None:
-        """Append an event to the file of this start; a new file begins with the version of its format."""
+        """Append an event to the file of this start; a new file begins with its format version."""
         event.wall_time = time.time()
         version = Event(wall_time=event.wall_time, file_version="brain.Event:2")
         events = [event] if self._file.exists() else [version, event]

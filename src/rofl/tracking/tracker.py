@@ -1,4 +1,4 @@
-"""The interface of a tracker, which logs a run to another program."""
+"""The interface of a tracker, which logs a run to an experiment tracker such as MLflow."""
 
 import re
 import textwrap
@@ -9,12 +9,12 @@ from typing import Literal, Protocol
 from rofl.config.schema import Experiment
 from rofl.training.records import RoundRecord, RunSummary
 
-StopReason = Literal["KILLED", "FAILED"]  # by the user, or by an error; MLflow's words
+StopReason = Literal["KILLED", "FAILED"]  # by the user, or by an error; MLflow's terms
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """How much of a run a tracker has already.
+    """The part of a run that a tracker already has.
 
     Attributes:
         round: The newest round that it has; 0 for none.
@@ -26,9 +26,9 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """Logs one run to another program.
+    """Logs one run.
 
-    Any method may raise; `rofl.tracking.follow` then warns, and training goes on without the tracker.
+    Any method may raise; `rofl.tracking.follow` then warns, and training continues without the tracker.
 
     Args:
         folder: The run folder.
@@ -38,7 +38,7 @@ class Tracker(Protocol):
 
     @staticmethod
     def check() -> str:
-        """Check that the tracker can be used, before any training, and return a sentence that says where runs go.
+        """Check that the tracker can be used, before training; return a sentence that says where runs are stored.
 
         Raises:
             UserError: It cannot be used.
@@ -46,7 +46,7 @@ class Tracker(Protocol):
         ...
 
     def begin(self, experiment: Experiment) -> TrackedRun:
-        """Start logging a run, or continue; the run folder exists. Return how much of it the tracker has."""
+        """Start or continue logging a run, whose folder exists; return the part that the tracker has."""
         ...
 
     def add_round(self, record: RoundRecord) -> None:
@@ -63,7 +63,7 @@ class Tracker(Protocol):
 
 
 def short_text(error: object) -> str:
-    """Return an error as one line for people, without the password that an address may hold.
+    """Return an error as one line, without a password that an address may contain.
 
     >>> short_text("no answer from https://me:secret@example.org/mlflow")
     'no answer from https://example.org/mlflow'

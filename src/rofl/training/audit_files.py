@@ -1,4 +1,4 @@
-"""Writes and reads the files of an audit in a run folder: suspects, other issues, features, estimated label noise."""
+"""Reads and writes the files of an audit in a run folder: suspects, other issues, features, estimated label noise."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class AuditFiles:
     path: Path
 
     def write(self, result: AuditResult) -> None:
-        """Write each client's own list and the features; nothing of one client stands in another's file."""
+        """Write a list per client, and the features; a client's file holds only its own samples."""
         views = result.federated.client_views
         for (client, rows), file in zip(views, safe_names([client for client, _ in views]), strict=True):
             self.write_suspects(file, result.client_rows(client, rows), named=bool(result.federated.images.ids))
@@ -54,16 +54,16 @@ class AuditFiles:
         write_suspects(self.path / "suspects" / f"{file}.csv", rows, named)
 
     def read_issues(self) -> Sequence[SampleIssue]:
-        """Return all clients' near-duplicates and outliers in one; none for runs of old versions."""
+        """Return the near-duplicates and outliers of all clients; none for runs of old versions."""
         paths = sorted((self.path / "issues").glob("*.csv"))
         return sort_issues(issue for path in paths for issue in read_issues(path))
 
     def write_record(self, record: AuditRecord) -> None:
-        """Write audit.json, which makes this the folder of an audit of new data."""
+        """Write audit.json, which marks the folder of an audit of new data."""
         atomic_write(self.path / "audit.json", record.to_json())
 
     def read_record(self) -> AuditRecord | None:
-        """Return what audit.json says, or None if this is not the folder of an audit of new data.
+        """Return the record in audit.json, or None if this is not the folder of an audit of new data.
 
         Raises:
             UserError: the file is damaged.
@@ -84,7 +84,7 @@ class AuditFiles:
         atomic_write(self.path / "features.safetensors", serialize(groups, {}))
 
     def read_features(self) -> Features | None:
-        """Return the features, or None if there are none that can be read: only the t-SNE picture needs them."""
+        """Return the features, or None if they are missing or unreadable; only the t-SNE plot needs them."""
         try:
             groups, _ = deserialize(read_regular(self.path / "features.safetensors", follow=False))
             kept = Features(**groups["samples"], centroids=groups.get("classes", {}).get("centroids"))
@@ -93,16 +93,16 @@ class AuditFiles:
         return kept if kept.is_sound else None
 
     def write_noise(self, noise: LabelNoise | None) -> None:
-        """Write noise.json: the label noise over all sites of a federation; no file where it is not known."""
+        """Write noise.json: the label noise over all sites of a federation; no file if it is unknown."""
         (self.path / "noise.json").unlink(missing_ok=True)
         if noise is not None:
             atomic_write(self.path / "noise.json", noise.to_json())
 
     def read_noise(self, classes: int) -> LabelNoise | None:
-        """Return the label noise over all sites of a federation, or None where this run has no such estimate.
+        """Return the label noise over all sites of a federation, or None if this run has no such estimate.
 
         Raises:
-            UserError: the file is damaged, or of another number of classes.
+            UserError: the file is damaged, or has another number of classes.
         """
         path = self.path / "noise.json"
         text = read_text(path)
@@ -112,6 +112,6 @@ class AuditFiles:
             raise UserError(f"{path} is damaged ({error}).", "a copy of it as it was") from error
 
     def read_suspects(self) -> list[SuspectRow]:
-        """Return all clients' lists in one, most suspicious first."""
+        """Return the suspects of all clients, most suspicious first."""
         paths = sorted((self.path / "suspects").glob("*.csv"))
         return sort_suspects(row for path in paths for row in read_suspects(path))

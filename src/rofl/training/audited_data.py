@@ -1,4 +1,4 @@
-"""New data that a run's model judges: how it is loaded, and the record of its audit."""
+"""Audits of new data with the model of a run: loading the data, and the record of the audit."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from rofl.training.run_dir import RunDir
 
 @dataclass(frozen=True)
 class FinishedModel:
-    """The saved model of a finished run, with all that judging by it needs."""
+    """The saved model of a finished run, with everything that an audit needs."""
 
     path: Path
     experiment: Experiment
@@ -38,7 +38,7 @@ class FinishedModel:
         """Read a run folder.
 
         Raises:
-            UserError: the run is not finished, or is too old to judge new data.
+            UserError: the run is not finished, or its version is too old to audit new data.
         """
         folder = RunDir(path)
         summary = folder.read_summary()
@@ -55,7 +55,7 @@ class FinishedModel:
 
         Args:
             experiment: the run's settings.
-            images: that it is to judge; runs of old versions did not record its shape.
+            images: the audited data; runs of old versions did not record the shape.
         """
         folder = RunDir(self.path)
         record = folder.model.read_record()
@@ -78,15 +78,15 @@ class FinishedModel:
     def load_data(
         self, data: Path, data_dir: Path | None = None, progress: user.Progress | None = None
     ) -> tuple[FederatedDataset, Experiment]:
-        """Load new data as the model knows it; every sample is to be judged.
+        """Load new data in the form that the model expects; all samples are audited.
 
         Args:
             data: in a form of docs/own-data.md.
-            data_dir: the folder of published data sets, one of which the model may be of.
+            data_dir: the folder of published data sets, for a model that was trained on one.
             progress: called with the number of decoded images and their total.
 
         Returns:
-            The data with its owners as clients, and the run's settings with the data in place of its own.
+            The data with its owners as clients, and the run's settings with this data.
         """
         channels, side, _ = (0, 0, 0) if self.encoder else self.summary.shape  # a table has none
         spec = DataSpec(path=str(data.absolute()), side=side, channels=channels)
@@ -105,20 +105,20 @@ def load_audited(
     encoder: Encoder | None = None,
     progress: user.Progress | None = None,
 ) -> FederatedDataset:
-    """Load data that is judged, or was: all samples, with their owners as clients.
+    """Load the data of an audit: all samples, with their owners as clients.
 
     Args:
-        spec: its path, and the size of images.
-        classes: that the model knows.
-        encoder: of the model, if it was trained on a table.
+        spec: the path of the data, and the size of images.
+        classes: the classes of the model.
+        encoder: the model's encoder, if it was trained on a table.
         progress: called with the number of decoded images and their total.
 
     Raises:
-        UserError: the data cannot be read, has classes that the model does not know, or has changed since.
+        UserError: the data cannot be read, has classes that the model does not know, or has changed.
     """
     images = user.load_for_audit(spec.source, classes, encoder, progress)
     if spec.fingerprint not in ("", images.fingerprint):
-        raise UserError(f"The data in {spec.path} is not what it was when it was judged.", "rofl audit it again")
+        raise UserError(f"The data in {spec.path} has changed since it was audited.", "rofl audit it again")
     owners = images.owners if images.owners is not None else torch.zeros(len(images.train_labels), dtype=torch.long)
     spec = spec.model_copy(update={"fingerprint": images.fingerprint})
     clients = images.clients or (spec.title,)

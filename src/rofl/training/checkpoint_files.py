@@ -1,4 +1,4 @@
-"""The server states that a run saves: its newest one, that of the best round, and those it can go back to."""
+"""The server states that a run saves: the newest, that of the best round, and those for a rollback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class BestModel:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run after a round; enough to continue with the same bits."""
+    """The state of a run after a round; a resume continues from it with the same bits."""
 
     index: int  # the last finished round
     server_state: ServerState
     states: dict[int, int]  # client -> round of its state
-    pending_record: RoundRecord | None = None  # the last round's, where metrics.jsonl waits for its accuracy
-    best: BestModel | None = None  # written to a file of its own, unless it is this very round's
-    log_digest: str = ""  # of the lines that metrics.jsonl had by then; "" in checkpoints of earlier versions
+    pending_record: RoundRecord | None = None  # of the last round, if its accuracy is still to come
+    best: BestModel | None = None  # written to its own file, unless it is that of this round
+    log_digest: str = ""  # SHA-256 of the lines in metrics.jsonl at that time; "" in checkpoints of earlier versions
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CheckpointFiles:
         return self.path / "checkpoint.safetensors"
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write the checkpoint: one file, so that weights and round never disagree; the best model before it."""
+        """Write the checkpoint as one file, so that weights and round always agree; the best model is written first."""
         best = checkpoint.best
         if best is not None and best.round != checkpoint.index and not self._best_path(best.round).is_file():
             _write_model(self._best_path(best.round), best)
@@ -77,7 +77,7 @@ class CheckpointFiles:
         return Checkpoint(facts.round, server_state, facts.states, facts.pending_record, log_digest=facts.log_digest)
 
     def read_best(self, index: int) -> BestModel:
-        """Return the model of the best round, which a checkpoint of a later one left.
+        """Return the model of the best round that a checkpoint refers to.
 
         Raises:
             UserError: the file is missing or damaged.
@@ -92,14 +92,14 @@ class CheckpointFiles:
             raise UserError(f"{path} cannot be read ({error}).", "start the run again") from error
 
     def read_saved_model(self, summary: RunSummary) -> ServerState:
-        """Return the server state that a finished run saved: that of the best or of the last round.
+        """Return the server state that a finished run saved, of the best or the last round.
 
         Raises:
-            UserError: there is none, or its file is damaged.
+            UserError: the file is missing or damaged.
         """
         last = self.read()
         if last is None:
-            raise UserError(f"{self.path} has no checkpoint, so that its model is lost.", "run it again")
+            raise UserError(f"{self.path} has no checkpoint, so its model is lost.", "run it again")
         saved = last.server_state.evaluated()
         if summary.selected_round not in (None, last.index):
             saved = self.read_best(summary.selected_round).server_state.evaluated()
@@ -107,10 +107,10 @@ class CheckpointFiles:
         return saved
 
     def check_summary(self, summary: RunSummary) -> None:
-        """Check that the summary of a finished run is about the model in its checkpoint, where there is one.
+        """Check that the summary of a finished run matches the model in its checkpoint, if there is one.
 
         Raises:
-            UserError: it is about another model.
+            UserError: it describes another model.
         """
         last = self.read()
         if last is not None:
@@ -124,13 +124,13 @@ class CheckpointFiles:
             )
 
     def prune_best(self, keep: int | None) -> None:
-        """Remove the models of rounds that were the best for a while."""
+        """Remove the models of rounds that are no longer the best."""
         for path in self.path.glob("best-*.safetensors"):
             if keep is None or path != self._best_path(keep):
                 path.unlink(missing_ok=True)
 
     def write_good(self, models: Sequence[BestModel]) -> None:
-        """Write the models of the last good rounds, to which a run can go back, and remove those of earlier ones."""
+        """Write the models of the last good rounds, for a rollback, and remove those of earlier rounds."""
         wanted = {self.path / f"good-{model.round}.safetensors": model for model in models}
         for path, model in wanted.items():
             if not path.is_file():
@@ -140,7 +140,7 @@ class CheckpointFiles:
                 path.unlink(missing_ok=True)
 
     def read_good(self) -> list[BestModel]:
-        """Return the models of the last good rounds, in order; those whose files cannot be read are left out."""
+        """Return the models of the last good rounds, in order; unreadable files are left out."""
         found = []
         for path in self.path.glob("good-*.safetensors"):
             try:
@@ -163,7 +163,7 @@ def _read_model(path: Path) -> BestModel:
 
 
 def _server_state(groups: Mapping[str, Tensors]) -> ServerState:
-    aux = groups["aux"] if "aux" in groups else groups["extra"]  # as 0.1 called it
+    aux = groups["aux"] if "aux" in groups else groups["extra"]  # its name in 0.1
     return ServerState(groups["model"], aux, groups.get("kept", {}))
 
 

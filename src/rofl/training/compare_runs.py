@@ -1,4 +1,4 @@
-"""Comparisons: runs of several methods and seeds in one folder, and a row of means for each method."""
+"""Comparisons: runs of several methods and seeds in one folder, and the means of each method."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,10 +26,10 @@ class ComparisonRow:
     Attributes:
         method: The method's name.
         seeds: The number of runs.
-        accuracy: Mean of the runs' test accuracies, in per cent; None where none was measured.
+        accuracy: Mean of the runs' test accuracies, in per cent; None if none was measured.
         spread: Sample standard deviation of these; 0 for a single run.
-        precision: Mean precision of the labels that the method distrusts; None where the truth is not known.
-        recall: Mean recall of the same.
+        precision: Mean precision of the labels flagged as wrong; None if the true labels are unknown.
+        recall: Mean recall of the labels flagged as wrong.
         seconds_per_round: Mean duration of a round.
     """
 
@@ -44,7 +44,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs that belong together, and the folder that holds them."""
+    """The finished runs of a comparison, and their folder."""
 
     folder: Path
     runs: list[Run]
@@ -65,16 +65,16 @@ def compare(
     data_dir: Path | None = None,
     follow: RunFollower | None = None,
 ) -> Comparison:
-    """Run experiments one after the other, each into a folder of its own; finished ones are kept.
+    """Run experiments one after the other, each into its own folder; finished runs are kept.
 
-    The folder of a run is `<out>/<method>-s<seed>`. A run that was interrupted is continued, so the same call may be
-    repeated until everything is done.
+    The folder of a run is `<out>/<method>-s<seed>`. An interrupted run is continued, so the same call can be repeated
+    until all runs are finished.
 
     Args:
-        experiments: What to run, such as `[preset("digits", method=m, seed=s) for s in range(3) for m in METHODS]`.
-        out: The folder of the comparison; `runs/compare-<name of the first experiment>` where absent.
-        workers: Client processes; one per core where absent, 0 for none.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        experiments: The experiments, such as `[preset("digits", method=m, seed=s) for s in range(3) for m in METHODS]`.
+        out: The folder of the comparison; `runs/compare-<name of the first experiment>` if None.
+        workers: Client processes; one per core if None, 0 for none.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
         follow: Called before each run with its experiment and folder; returns a context manager that gives the run's
             listener, such as `rofl.tracking.follow` with the trackers' names filled in.
 
@@ -89,7 +89,7 @@ def compare(
     folder = Path(out) if out is not None else Path("runs") / f"compare-{safe_names([experiments[0].name])[0]}"
     paths = [folder / f"{safe_names([each.method_name])[0]}-s{each.seed}" for each in experiments]
     known: dict[Path, Experiment] = {}
-    for path, experiment in zip(paths, experiments, strict=True):  # all of them, before the first one runs
+    for path, experiment in zip(paths, experiments, strict=True):  # all of them are checked before the first one runs
         if RunDir(path).exists():
             known.setdefault(path, RunDir(path).read_experiment())
         if known.setdefault(path, experiment) != experiment:
@@ -118,6 +118,6 @@ def _row(method: str, summaries: Sequence[RunSummary]) -> ComparisonRow:
 
 
 def _mean_known(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the values that are known, or None where none is."""
+    """Return the mean of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return mean(known) if known else None

@@ -9,7 +9,7 @@ from rofl.training.held_out import Evaluation
 
 
 class Engine(Protocol):
-    """Reaches the clients of a run: on this machine, or at their sites."""
+    """Runs the rounds of a run: on this machine, or at the sites of a federation."""
 
     @property
     def state_rounds(self) -> Mapping[int, int]:

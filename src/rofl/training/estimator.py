@@ -1,4 +1,4 @@
-"""Federated learning with wrong labels as a scikit-learn estimator."""
+"""A scikit-learn estimator for federated learning with noisy labels."""
 
 import shutil
 import tempfile
@@ -32,16 +32,16 @@ from rofl.training.runner import Run, run
 from rofl.training.saved_model.load_model import load_model
 from rofl.training.saved_model.trained_model import TrainedModel
 
-_MIN_SAMPLES = 4  # of a client; where there are fewer samples, there are fewer clients
-_VALIDATION = 0.1  # share of each client's samples by which the best round is chosen ...
-_MIN_VALIDATION = 100  # ... where there are at least so many in all
+_MIN_SAMPLES = 4  # of a client; if there are fewer samples, there are fewer clients
+_VALIDATION = 0.1  # share of each client's samples that is held out to choose the best round ...
+_MIN_VALIDATION = 100  # ... if there are at least this many in total
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
 def _value_errors(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Turn a UserError into a ValueError, which users of scikit-learn expect."""
+    """Turn a UserError into a ValueError, as scikit-learn's conventions require."""
 
     @wraps(method)
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -54,7 +54,7 @@ def _value_errors(method: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier that is trained by clients together and resists wrong labels.
+    """A classifier trained by federated learning that is robust to wrong labels.
 
     It takes tables of numbers (n, F), which are standardised and may have NaN, data frames of numbers and categories or
     with one column `text`, and images (n, H, W), (n, H, W, C) or (n, C, H, W) uint8. All samples are
@@ -62,9 +62,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: a name of `rofl.methods.METHODS`, or `package.module:Class`.
-        rounds: rounds of training; None for what suits the data.
-        clients: over how many clients the samples are shared out where `fit` is not told whose they are; over fewer
-            where there would be fewer than four samples for each.
+        rounds: rounds of training; None to choose from the data.
+        clients: over how many clients the samples are shared out if `fit` is not told whose they are; over fewer
+            if there would be fewer than four samples for each.
         settings: any other settings by their dotted keys, such as {"method.epochs": 2}; docs/settings.md has all.
         workers: client processes; 0 to train in this process.
         random_state: the seed.
@@ -111,8 +111,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: (n, F) numbers, a data frame, or images.
             y: (n,) labels, some of which may be wrong.
-            clients: (n,) the owner of each sample; None to share them out.
-            out: a new run folder to keep; a temporary one where None.
+            clients: (n,) the owner of each sample; None to distribute them at random.
+            out: a new run folder to keep; a temporary one if None.
 
         Raises:
             ValueError: the samples, labels or settings cannot be used.
@@ -143,13 +143,13 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.predict_proba(self._check_inputs(X))
 
     def _temporary_folder(self) -> Path:
-        """Return a new folder, which is removed with this object."""
+        """Return a new folder, which is removed together with this object."""
         folder = tempfile.mkdtemp(prefix="rofl-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return Path(folder) / "run"
 
     def _chosen(self, dataset: Dataset, owned: bool) -> dict[str, object]:
-        """Return the settings that follow from the parameters and the number of samples."""
+        """Return the settings for these parameters and this number of samples."""
         samples, seed = len(dataset.train_labels), check_random_state(self.random_state).randint(2**31)
         settings: dict[str, object] = {"method.name": self.method, "seed": int(seed)}
         if self.rounds is not None:
@@ -166,7 +166,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: the samples.
             y: (n,) their labels.
-            owners: (n,) the owner of each; None to share them out.
+            owners: (n,) the owner of each; None to distribute them.
             tokenizer: of texts; "" to hash words.
         """
         are_images = isinstance(X, np.ndarray | torch.Tensor) and X.ndim > 2
@@ -224,11 +224,11 @@ def _all_numbers(frame: Any) -> bool:
 
 
 def _list_rows(frame: Any, numbers: np.ndarray, classes: Sequence[str], owners: list[str] | None) -> Listing:
-    """Return the rows of a frame of numbers and texts as samples, named by their number."""
+    """Return the rows of a data frame of numbers and texts as samples, named by their index."""
     columns = frame_columns(frame)
     reserved = [name for name in columns if name in SPECIAL]
     if reserved:
-        raise ValueError(f"X has a column called {reserved[0]!r}, which is no column to learn from: rename it.")
+        raise ValueError(f"X has a column called {reserved[0]!r}, which is a reserved name: rename it.")
     labels = [classes[number] for number in numbers.tolist()]
     clients: Sequence[str | None] = owners or [None] * len(labels)
     rows = zip(labels, clients, zip(*columns.values(), strict=True), strict=True)

@@ -1,7 +1,7 @@
-"""The guard: signs that a run does harm, found without any true label.
+"""The guard: signs that training makes the model worse, found without true labels.
 
-Every sign is a function of the records of rounds, which hold sums only, so that a resumed run and a federation find the
-same. `run_monitor.py` says what is done about them.
+Every sign is a function of the round records, which hold sums only, so a resumed run and a federation find the same.
+`run_monitor.py` decides how to react.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ Sign = Literal[
 ]
 
 BLAME: tuple[Sign, ...] = ("rolled back", "set aside")  # events that may name clients
-WINDOW = 3  # evaluations that must agree: one of them alone is noisy
-_RARE = 0.1  # of the share that its label has: a class that is predicted more rarely has vanished
-_COMMON = 0.5  # of that share: a class that is predicted as often was there
-_FEWEST = 10  # samples that should have the class, by the labels; with fewer, none may be chance
-_DEVIATIONS = 2.0  # standard errors that are beyond chance
-_SMALLEST_FALL = 0.03  # of agreement that is worth a word
-_LOST = 0.5  # of the best share of confident samples
-_CLIFF, _CLIFF_DEVIATIONS = 0.15, 4.0  # a fall of agreement in one round that no honest round has
-_COLLAPSE = 0.4  # the same, of how far predictions and labels share their classes
+WINDOW = 3  # evaluations that must agree, since a single one is noisy
+_RARE = 0.1  # relative to its share among the labels: a class that is predicted more rarely has vanished
+_COMMON = 0.5  # relative to that share: a class that is predicted this often was present
+_FEWEST = 10  # samples with the label; with fewer, zero predictions may be chance
+_DEVIATIONS = 2.0  # standard errors that count as significant
+_SMALLEST_FALL = 0.03  # smallest drop of agreement that is reported
+_LOST = 0.5  # relative to the best share of confident samples
+_CLIFF, _CLIFF_DEVIATIONS = 0.15, 4.0  # drop of agreement in one round that honest clients do not cause
+_COLLAPSE = 0.4  # the same for the overlap of class shares
 
 
 class GuardEvent(BaseModel):
     """A sign that training makes the model worse, and the guard's reaction.
 
     Attributes:
-        sign: which one.
-        round: after which it was seen.
-        message: one or two sentences for people.
-        classes: the classes that have vanished, by number.
-        acted: whether the training was changed.
+        sign: its kind.
+        round: the round after which it was seen.
+        message: one or two sentences for the user.
+        classes: the indices of the vanished classes.
+        acted: whether the guard changed the training.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -57,7 +57,7 @@ class GuardEvent(BaseModel):
 
 
 def vanished(recent: Sequence[HeldOut]) -> list[int]:
-    """Return the classes that are given as labels, but hardly ever predicted in any of these evaluations.
+    """Return the classes that occur as labels but are hardly ever predicted in any of these evaluations.
 
     >>> vanished([HeldOut(predicted=[79, 1], labelled=[40, 40])])
     [1]
@@ -66,31 +66,31 @@ def vanished(recent: Sequence[HeldOut]) -> list[int]:
 
 
 def present(recent: Sequence[HeldOut]) -> list[int]:
-    """Return the classes that are predicted about as often as they are given, in all of these evaluations."""
+    """Return the classes that are predicted about as often as they occur as labels, in all of these evaluations."""
     return [one for one in range(_classes(recent)) if all(_ratio(each, one) >= _COMMON for each in recent)]
 
 
 def falls_short(agreement: float, best: float, samples: int) -> bool:
-    """Return whether an agreement is below an earlier one by more than chance.
+    """Return whether an agreement is significantly below an earlier one.
 
     Args:
-        agreement: the share of held-out samples that are predicted as labelled.
-        best: the same, of the best rounds.
-        samples: how many held-out samples there are.
+        agreement: the share of held-out samples whose prediction equals the label.
+        best: the same for the best rounds.
+        samples: the number of held-out samples.
     """
     error = sqrt(2 * best * (1 - best) / max(samples, 1))
     return best - agreement > max(_SMALLEST_FALL, _DEVIATIONS * error)
 
 
 def describe_drop(newest: HeldOut, good: Sequence[HeldOut]) -> str:
-    """Return how far an evaluation lies below those of the last good rounds, as the end of a sentence.
+    """Return how far an evaluation is below those of the last good rounds, as the end of a sentence.
 
     Args:
-        newest: of the round.
-        good: of the good rounds before it.
+        newest: the evaluation of the round.
+        good: the evaluations of the good rounds before it.
 
     Returns:
-        The words, or "" where it is no cliff, or there is nothing to compare with.
+        The text, or "" if there is no sharp drop, or nothing to compare with.
     """
     known = [each.agreement for each in good if each.agreement is not None]
     if known and newest.agreement is not None:
@@ -105,14 +105,14 @@ def describe_drop(newest: HeldOut, good: Sequence[HeldOut]) -> str:
 
 
 def _shared_classes(counts: HeldOut) -> float:
-    """Return the overlap of the shares of classes among predictions and among labels: 1 where they are the same."""
+    """Return the overlap of the class shares of predictions and labels: 1 if they are the same."""
     predicted, labelled = max(sum(counts.predicted), 1), max(sum(counts.labelled), 1)
     shares = zip(counts.predicted, counts.labelled, strict=False)
     return sum(min(one / predicted, other / labelled) for one, other in shares)
 
 
 def is_chance(agreement: float, majority: float, samples: int) -> bool:
-    """Return whether an agreement is no better than that of always predicting the most frequent label.
+    """Return whether an agreement is no better than always predicting the most frequent label.
 
     Args:
         agreement: the share of samples that are predicted as labelled.
@@ -123,12 +123,12 @@ def is_chance(agreement: float, majority: float, samples: int) -> bool:
 
 
 def lost_confidence(confident: float, best: float) -> bool:
-    """Return whether the share of confident samples has collapsed, against its best."""
+    """Return whether the share of confident samples has collapsed compared with its best."""
     return confident < _LOST * best
 
 
 def judge_model(logits: Tensor, labels: Tensor, classes: Sequence[str], index: int) -> list[GuardEvent]:
-    """Return the signs that the saved model itself shows, by its predictions on all training samples.
+    """Return the signs in the saved model's predictions on all training samples.
 
     Args:
         logits: (N, K) of the saved model.
@@ -143,7 +143,7 @@ def judge_model(logits: Tensor, labels: Tensor, classes: Sequence[str], index: i
 
 
 def judge_counts(counts: HeldOut, classes: Sequence[str], index: int) -> list[GuardEvent]:
-    """Return the signs that counts over training samples show.
+    """Return the signs in counts over training samples.
 
     Args:
         counts: of the saved model's predictions, and of the labels.
@@ -162,7 +162,7 @@ def judge_counts(counts: HeldOut, classes: Sequence[str], index: int) -> list[Gu
 
 
 def class_list(numbers: Sequence[int], classes: Sequence[str]) -> str:
-    """Return classes by name, as far as they fit in a sentence.
+    """Return class names for a sentence, shortened if there are many.
 
     >>> class_list([1], ["cat", "dog"]), class_list([0, 1], [])
     ('the class dog', 'the classes 0, 1')
@@ -214,12 +214,12 @@ def _classes(recent: Sequence[HeldOut]) -> int:
 
 
 def _ratio(counts: HeldOut, one: int, inf: bool = False) -> float:
-    """Return how often a class is predicted, in units of how often it should be by the labels.
+    """Return how often a class is predicted, relative to its share among the labels.
 
     Args:
         counts: of an evaluation.
         one: the class.
-        inf: what to return where too few samples should have the class: infinity if True, else 0.
+        inf: the result if too few samples have the label: infinity if True, else 0.
     """
     expected = counts.labelled[one] / max(sum(counts.labelled), 1) * counts.samples
     if expected < _FEWEST:

@@ -1,4 +1,4 @@
-"""Evaluations of a model between rounds, as counts that use no true label."""
+"""Evaluations of a model between rounds, as counts that need no true labels."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 class HeldOut(BaseModel):
-    """A model's predictions on samples that it was not trained with, counted by class.
+    """Counts of a model's predictions on held-out samples, by class.
 
     Attributes:
         predicted: (K,) how often the model predicts each class.
-        labelled: (K,) how often each class is given as a label: by the labels of the same samples where these are as
-            given, else by those of the training samples.
-        agreed: how many samples are predicted as they are labelled; None where their labels are the true ones, by
-            which nothing may be chosen.
+        labelled: (K,) how often each class occurs as a given label: among the same samples, or among the training
+            samples if the held-out labels are the true ones.
+        agreed: how many predictions equal the given label; None if the labels are the true ones, which must not
+            influence any choice.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -25,12 +25,12 @@ class HeldOut(BaseModel):
 
     @property
     def samples(self) -> int:
-        """The number of samples that were predicted."""
+        """The number of held-out samples."""
         return sum(self.predicted)
 
     @property
     def agreement(self) -> float | None:
-        """The share of samples that are predicted as labelled, 0 to 1; None where nothing may be chosen by it."""
+        """The share of predictions that equal the given label, 0 to 1; None if the labels are the true ones."""
         return None if self.agreed is None or not self.samples else self.agreed / self.samples
 
     @property
@@ -44,12 +44,12 @@ class Evaluation:
     """The evaluation of a model after a round.
 
     Attributes:
-        accuracy: on the test set, in per cent; None where there is none.
-        held_out: counts on samples that are not trained with; None where nobody counted.
-        voters: how many sites compared it with the models that they trained themselves.
-        objections: how many of them found it worse by far.
-        problem: why the counts cannot be used, where a client must have corrupted them.
-        suspects: the clients that did, where they are known.
+        accuracy: on the test set, in per cent; None if there is none.
+        held_out: counts on held-out samples; None if they were not counted.
+        voters: the number of sites that compared the model with their own local model.
+        objections: the number of these that found it much worse.
+        problem: the reason why the counts cannot be used, if a client must have corrupted them.
+        suspects: the clients that did, if known.
     """
 
     accuracy: float | None = None
@@ -61,11 +61,11 @@ class Evaluation:
 
 
 def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
-    """Count predictions and labels by class, and their agreement, on samples with their given labels.
+    """Count predictions, labels and their agreement on samples with given labels.
 
     Args:
         logits: (n, K) of the model.
-        labels: (n,) as given.
+        labels: (n,) given labels.
     """
     predicted, classes = logits.argmax(dim=1), logits.shape[1]
     return HeldOut(
@@ -76,11 +76,11 @@ def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
 
 
 def count_classes(logits: Tensor, labels: Tensor) -> HeldOut:
-    """Count predictions by class without looking at the samples' own labels, which are the true ones.
+    """Count predictions by class without using the samples' own labels, which are the true ones.
 
     Args:
         logits: (n, K) of the model.
-        labels: (N,) as given, of the training samples.
+        labels: (N,) given labels of the training samples.
     """
     classes = logits.shape[1]
     return HeldOut(

@@ -1,4 +1,4 @@
-"""Prepares the inputs of a run: settings with the caller's own objects, data and network."""
+"""Prepares the inputs of a run: settings, data and network, some of which may be the caller's objects."""
 
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
@@ -22,7 +22,7 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.network_choice import network_spec
 
 _NO_NOISE = {"ratio": 0.0, "client_spread": 0.0, "client_min": 0.0, "client_max": 0.0}
-_MODEL_KINDS = {  # of samples that each network is for
+_MODEL_KINDS = {  # kinds of samples that each network accepts
     "text": ("text",),
     "mlp": ("table", "images"),
     "linear": ("table", "images"),
@@ -59,7 +59,7 @@ def with_components(
             raise UserError(f"{method!r} is not an instance of a dataclass.", "@dataclass(frozen=True) and MyMethod()")
         settings["method"] = {"name": name_of(METHODS, type(method)), **asdict(method)}
     if model is not None:
-        width = settings["model"]["width"] if takes_width(model) else 1.0  # one that was chosen for another network
+        width = settings["model"]["width"] if takes_width(model) else 1.0  # chosen for another network
         settings["model"] = {**settings["model"], "name": name_of(MODELS, model), "weights": "", "width": width}
     if dataset is not None:
         settings |= _data_settings(settings, dataset, keep_noise=experiment.data.name == IN_MEMORY)
@@ -67,13 +67,13 @@ def with_components(
 
 
 def dataset_of(data: object, experiment: Experiment) -> Dataset:
-    """Return the caller's samples as a data set, in the form that the settings say."""
+    """Return the caller's samples as a data set, with the image size and tokenizer of the settings."""
     spec = experiment.data
     return as_dataset(data, side=spec.side, channels=spec.channels, tokenizer=spec.tokenizer)
 
 
 def name_of(registry: Registry[Any], thing: Any) -> str:
-    """Return the name under which `registry.find` gives this object: a built-in one, or `package.module:name`.
+    """Return the name by which `registry.find` returns this object: a built-in name, or `package.module:name`.
 
     Raises:
         UserError: it is a lambda or was defined inside a function, so that no process could import it.
@@ -90,7 +90,7 @@ def name_of(registry: Registry[Any], thing: Any) -> str:
 
 
 def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Settings:
-    """Return the settings of samples in memory; no noise is put on labels that may already be wrong."""
+    """Return the settings of samples in memory; no noise is added to labels that may already be wrong."""
     kept = {key: value for key, value in settings["data"].items() if key not in ("path", "test_path", "name")}
     partition = kept["partition"]
     if dataset.owners is not None and partition in ("iid", "natural"):
@@ -110,7 +110,7 @@ def _data_settings(settings: Settings, dataset: Dataset, keep_noise: bool) -> Se
         }
         method = dict(settings["method"])
         if method.get("tau") == "known" and method["name"] == "rofl":
-            method["tau"] = "auto"  # nobody knows the noise ratio
+            method["tau"] = "auto"  # the noise ratio is unknown
         changed["method"] = method
     return changed
 
@@ -122,7 +122,7 @@ def load_inputs(
 
     Args:
         experiment: the settings.
-        data_dir: the folder of published data sets; $ROFL_DATA where None.
+        data_dir: the folder of published data sets; $ROFL_DATA if None.
         dataset: samples that the caller has in memory, instead of those that the settings name.
 
     Raises:
@@ -134,7 +134,7 @@ def load_inputs(
 
 
 def _check_kind(images: Dataset, model: str) -> None:
-    """Refuse a network of this package for samples of another kind; those of others are taken on trust."""
+    """Refuse a built-in network for samples of another kind; networks of other packages are not checked."""
     kind = "text" if images.is_text else "table" if images.is_table else "images"
     tokenizer = getattr(images.encoder, "tokenizer", "")
     if kind == "text" and (model.startswith("hf:") != bool(tokenizer)) and not (":" in model and tokenizer):

@@ -1,4 +1,4 @@
-"""Audits after a run: judge its labels again, judge new data by its model, and write corrected labels."""
+"""Audits after a run: audit its labels again, audit new data with its model, and write corrected labels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,13 +25,13 @@ from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.run_files import exclusive
 
-_NEVER = 2.0  # a confidence that no suggestion has
+_NEVER = 2.0  # above every probability: no suggestion is used
 
 
 def audit_run(
     path: Path | str, *, data: object = None, workers: int | None = None, data_dir: Path | None = None
 ) -> AuditResult:
-    """Judge the labels of a finished run again by its final model, and rewrite its lists and figures.
+    """Audit the labels of a finished run again with its saved model, and rewrite its lists and metrics.
 
     Args:
         path: the run directory, or the folder of an earlier audit of new data.
@@ -72,7 +72,7 @@ def audit_data(
     data_dir: Path | None = None,
     progress: user.Progress | None = None,
 ) -> AuditResult:
-    """Judge the labels of new data, all of it, by the model of a finished run.
+    """Audit all labels of new data with the model of a finished run.
 
     Args:
         model: the directory of the finished run.
@@ -98,7 +98,7 @@ def _judge(
     data_dir: Path | None,
     progress: user.Progress | None = None,
 ) -> AuditResult:
-    """Judge new data by a model, and write lists, features and the record of the audit."""
+    """Audit new data with a model, and write lists, features and the record of the audit."""
     federated, chosen = model.load_data(data, data_dir, progress)
     saved, network = model.server_state, model.network(chosen, federated.images)
     with start_simulation(chosen, federated, network, saved, workers) as simulation:
@@ -121,35 +121,35 @@ def next_audit_dir(data: Path) -> Path:
 
 
 def merge_decisions(path: Path, files: Sequence[Path], federated: FederatedDataset) -> list[Decision]:
-    """Return all decisions about a run's labels: those it keeps, and those of new files, which it keeps from now on.
+    """Merge new decisions into those that the run folder keeps, and return all of them.
 
     Args:
-        path: the run directory; its decisions.csv is rewritten where there are new files.
-        files: CSV files that the page saved, or what a labelling tool exported (`rofl.audit.label_tools`); of two
-            decisions about a sample the later one counts.
+        path: the run directory; its decisions.csv is rewritten if there are new files.
+        files: CSV files saved by the report page, or exports of a labelling tool (`rofl.audit.label_tools`); the last
+            decision about a sample counts.
         federated: the samples and labels that the decisions are about.
     """
     kept = path / "decisions.csv"
     facts = (federated.images.samples, federated.images.classes, federated.labels)
     merged: dict[str, Decision] = {}
     for file in [*([kept] if kept.is_file() else []), *files]:
-        merged |= {each.sample: each for each in read_review(file, *facts)}  # the last word counts
+        merged |= {each.sample: each for each in read_review(file, *facts)}  # the last decision counts
     if files:
         label_csv.write_decisions(kept, merged.values())
     return list(merged.values())
 
 
 def export_audit(path: Path, result: AuditResult, tool: Tool, out: Path | None = None) -> Export:
-    """Write the suspects of an audit into a folder for a labelling tool; `merge_decisions` takes what comes back.
+    """Write the suspects of an audit into a folder for a labelling tool; `merge_decisions` reads its exports.
 
     Args:
         path: the directory with the lists of suspects.
         result: the audit.
-        tool: that is to read them.
-        out: the folder, to be created; one in `path` that is named after the tool by default.
+        tool: the labelling tool.
+        out: a new folder; by default one in `path`, named after the tool.
 
     Raises:
-        UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
+        UserError: the folder is in use, nothing is flagged, or the tool does not support such samples.
     """
     return export_suspects(tool, out or path / tool, RunDir(path).audit.read_suspects(), result.federated)
 
@@ -160,13 +160,13 @@ def corrected_labels(
     decided_only: bool = False,
     min_confidence: float = MIN_CONFIDENCE,
 ) -> Correction:
-    """Return corrected labels: people's decisions, and suggestions that are probable enough where nobody looked.
+    """Return corrected labels: the reviewers' decisions, and probable suggestions for samples without a decision.
 
     Args:
         result: the audit.
-        decisions: of people; they count more than suggestions.
-        decided_only: leave labels alone that nobody decided about.
-        min_confidence: from which probability on a suggestion takes the place of a label that looks wrong.
+        decisions: the reviewers' decisions, which override suggestions.
+        decided_only: keep all labels without a decision.
+        min_confidence: the least probability of a suggestion that replaces a flagged label.
     """
     images = result.federated.images
     places = {name: place for place, name in enumerate(images.samples)}
@@ -184,7 +184,7 @@ def write_corrected_labels(
         path: a new file.
         federated: the samples.
         labels: (N,) the corrected labels.
-        data_dir: the folder of published data sets, to read the labels that an earlier correction replaced.
+        data_dir: the folder of published data sets, for the labels before an earlier correction.
     """
     names, classes = federated.images.samples, federated.images.classes
     given = _uncorrected(federated, data_dir)
@@ -199,7 +199,7 @@ def write_corrected_labels(
 
 
 def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
-    """The labels (N,) that the data itself has: a file of labels is held against these, also after an earlier one."""
+    """Return the labels (N,) of the data itself; label files are compared with these, even after a correction."""
     spec = federated.spec
     if not spec.data.labels:
         return federated.labels
@@ -208,6 +208,6 @@ def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
 
 
 def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, ServerState]:
-    """Return settings, outcome and saved model of a finished run."""
+    """Return the settings, summary and saved model of a finished run."""
     summary = folder.read_summary()
     return folder.read_experiment(), summary, folder.checkpoints.read_saved_model(summary)

@@ -1,4 +1,4 @@
-"""The engine of a run on one machine: clients in worker processes, and a test set."""
+"""The engine of a run on one machine: clients in worker processes, evaluation on the test set."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,22 +31,23 @@ def start_simulation(
     workers: int | None = None,
     states: ClientStateStore | None = None,
 ) -> Iterator[Simulation]:
-    """Yield server and clients of a federated data set; their worker processes end with the block.
+    """Yield a simulation of a federated data set; its worker processes end with the block.
 
-    Where the network is frozen, the features of all samples are computed first.
+    If the network is frozen, the features of all samples are computed first.
 
     Args:
         experiment: the method, the cohort and the seed.
         federated: the clients' samples and the test set.
         network: what to train.
-        server_state: any state, for the shapes of what workers receive.
-        workers: client processes; one per core where None, 0 to train in this process.
-        states: the clients' states; empty where None.
+        server_state: any state, for the shapes of the shared memory.
+        workers: client processes; one per core if None, 0 to train in this process.
+        states: the clients' states; empty if None.
     """
     images, method = federated.images, experiment.build_method()
     workers = default_workers() if workers is None else workers
-    whole = ClientInputs(images.train, images.test, images.transform, network)
-    inputs = frozen_inputs(whole, [rows for _, rows in federated.client_views], method, workers)
+    inputs = ClientInputs(images.train, images.test, images.transform, network)
+    if network.freeze:
+        inputs = frozen_inputs(inputs, [rows for _, rows in federated.client_views], method, workers)
     pool = WorkerPool(
         workers,
         ClientConfig(method, inputs.network, inputs.transform, experiment.seed),
@@ -68,7 +69,7 @@ def start_simulation(
 
 @dataclass(frozen=True)
 class LocalEngine(Engine):
-    """Clients on this machine, and a test set."""
+    """Runs and evaluates rounds on this machine."""
 
     simulation: Simulation
     federated: FederatedDataset
@@ -89,13 +90,13 @@ class LocalEngine(Engine):
         return evaluate(self.simulation, self.federated, server_state)
 
     def overlap_evaluation(self) -> bool:
-        """Ask for the evaluation during the next round; True where that is possible."""
+        """Request the evaluation during the next round; return True if that is possible."""
         if len(self.federated.validation_rows):
             self.simulation.overlap_prediction("validation", len(self.federated.validation_rows))
         return self.simulation.overlap_prediction("test", len(self.federated.images.test_labels))
 
     def on_checkpoint(self) -> None:
-        """Remove client states that no checkpoint needs."""
+        """Delete client states that no checkpoint refers to."""
         self.simulation.states.prune()
 
 
@@ -119,10 +120,10 @@ def predict_held_out(
 
 
 def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: ServerState) -> Evaluation:
-    """Return the accuracy on the test set, and counts on held-out samples; None where there are none.
+    """Return the accuracy on the test set, and counts on held-out samples; None if there are none.
 
-    Agreement is with labels as given: those of the validation share, or of the test part of user data. The labels of
-    a benchmark's test set are the true ones, and only its images are used.
+    Agreement is measured on given labels: those of the validation share, or of the test part of user data. The test
+    labels of a benchmark are the true ones; only their images are used for the counts.
 
     Args:
         simulation: makes the predictions.

@@ -1,4 +1,4 @@
-"""The training loop for all engines: run the rounds that are left, and save each of them."""
+"""The training loop of all engines: run and save the remaining rounds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,19 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
     """Return the newest checkpoint of a run, or its initial state.
 
     Args:
-        folder: the run's.
+        folder: the run directory.
         experiment: its settings.
-        network: what to train.
+        network: the network to train.
 
     Raises:
         UserError: the checkpoint does not fit the settings.
     """
     if experiment.privacy.noise:
-        epsilon(1, 1.0, experiment.privacy.delta)  # a missing accountant shows now, not after the last round
+        epsilon(1, 1.0, experiment.privacy.delta)  # report a missing accountant now, not after the last round
     fresh = Checkpoint(0, experiment.build_method().init(network.build()), {})
-    start = folder.checkpoints.read() or fresh
+    start = folder.checkpoints.read()
+    if start is None:
+        return fresh
     saved, expected = start.server_state, fresh.server_state
     problem = check_like(flatten_state(saved), flatten_state(expected)) or check_like(saved.kept, expected.kept)
     if problem:
@@ -47,7 +49,7 @@ class Names:
     """Names of classes and clients, for warnings."""
 
     classes: Sequence[str] = ()
-    clients: Mapping[int, str] | None = None  # by their numbers where None
+    clients: Mapping[int, str] | None = None  # the client numbers if None
 
 
 _NO_NAMES = Names()
@@ -61,23 +63,23 @@ def train(
     listener: Listener | None,
     names: Names = _NO_NAMES,
 ) -> Trained:
-    """Run all rounds that are left: metrics.jsonl grows, checkpoints are written.
+    """Run all remaining rounds; append to metrics.jsonl and write checkpoints.
 
     Args:
-        folder: the run's.
+        folder: the run directory.
         experiment: its settings.
-        start: where it stands.
-        engine: where the clients are.
+        start: the newest checkpoint.
+        engine: runs the rounds.
         listener: called with every round.
-        names: what warnings call classes and clients.
+        names: of classes and clients, for warnings.
 
     Returns:
         The last and the selected server state, and the records of all rounds.
 
     Raises:
         Interrupted: on Ctrl-C, once the last finished round is on disk.
-        UserError: no client's update could be used in the last round; that round is not on disk. Or rounds go wrong
-            whoever is left out, or metrics.jsonl is damaged.
+        UserError: no update of a round could be used (that round is not on disk), rounds stay bad whichever client is
+            left out, or metrics.jsonl is damaged.
     """
     rollback = Rollback(experiment, names.clients) if experiment.bounds.rollback else None
     progress = RunProgress(folder, experiment, start, RunMonitor(experiment, names.classes), rollback)

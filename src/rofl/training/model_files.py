@@ -1,4 +1,4 @@
-"""Writes and reads the files of the saved model: model.json, frozen weights, a table's encoder, test metrics."""
+"""Reads and writes the files of the saved model: model.json, frozen weights, a table's encoder, test metrics."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +39,11 @@ class ModelFiles:
         return None if text is None else encoder_from_json(text)
 
     def write_evaluation(self, metrics: Classification) -> None:
-        """Write evaluation.json: how good the saved model is on the test part."""
+        """Write evaluation.json: the metrics of the saved model on the test part."""
         atomic_write(self.path / "evaluation.json", _EVALUATION.dump_json(metrics, indent=1) + b"\n")
 
     def read_evaluation(self) -> Classification | None:
-        """Return the saved model's figures on the test part, or None where there are none that can be read."""
+        """Return the saved model's metrics on the test part, or None if the file is missing or unreadable."""
         try:
             return _EVALUATION.validate_json(read_regular(self.path / "evaluation.json", follow=False))
         except (OSError, ValidationError):
@@ -54,7 +54,7 @@ class ModelFiles:
         atomic_write(self.path / "model.json", record.to_json())
 
     def read_record(self) -> ModelRecord | None:
-        """Return what model.json says, or None if there is none, as in runs of old versions.
+        """Return the record in model.json, or None if there is none, as in runs of old versions.
 
         Raises:
             UserError: the file is damaged.
@@ -65,11 +65,11 @@ class ModelFiles:
 
     @property
     def base_path(self) -> Path:
-        """The file with the weights that stayed as they were, where only a part of the network was trained."""
+        """The file with the frozen weights, if only a part of the network was trained."""
         return self.path / "base.safetensors"
 
     def write_base(self, network: NetworkSpec) -> None:
-        """Write the weights that stay as they are, so that the saved model needs no file from elsewhere."""
+        """Write the frozen weights, so that the saved model needs no other files."""
         if network.freeze or network.lora:
             entries = {name: value.contiguous() for name, value in backbone_entries(network.build_base()).items()}
             atomic_write(self.base_path, safetensors.torch.save(entries, {"format": "pt"}))

@@ -1,4 +1,4 @@
-"""The network that settings name: its files are found, and the weights that stay as they are get a fingerprint."""
+"""Resolves the network of the settings: finds its files, and fingerprints its frozen weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,17 +23,17 @@ def network_spec(experiment: Experiment, images: Dataset, data_dir: Path | None 
     Args:
         experiment: the network's name and width, and the seed of its weights.
         images: the data set, for the shape of an input, its scaling and the classes.
-        data_dir: the folder of published data sets, with `weights` and `networks` in it; $ROFL_DATA where None.
+        data_dir: the folder of published data sets, with `weights` and `networks` in it; $ROFL_DATA if None.
 
     Raises:
-        UserError: weights or a folder that the settings name are not there.
+        UserError: the weights or the folder of the settings do not exist.
     """
     scaling = PixelScaling(images.transform.mean, images.transform.std)
     return _with_weights(_spec(experiment, images.shape, len(images.classes), scaling, data_dir), experiment, data_dir)
 
 
 def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> NetworkSpec:
-    """Return the network for samples that only the sites have.
+    """Return the network for a federation, whose samples are at the sites.
 
     Args:
         experiment: the settings that all sites agreed on.
@@ -50,7 +50,7 @@ def network_at_sites(experiment: Experiment, data_dir: Path | None = None) -> Ne
 
 
 def network_for_shape(experiment: Experiment, shape: tuple[int, int, int], classes: int) -> NetworkSpec:
-    """Return the network for samples of a shape, whatever their scaling; no file of weights is looked for.
+    """Return the network for samples of a shape; no weight file is read, and scaling does not matter.
 
     Args:
         experiment: the settings.
@@ -61,14 +61,14 @@ def network_for_shape(experiment: Experiment, shape: tuple[int, int, int], class
 
 
 def settle_network(experiment: Experiment, network: NetworkSpec) -> tuple[Experiment, NetworkSpec]:
-    """Return settings and network with the fingerprint of the weights that stay as they are, and with absolute paths.
+    """Return settings and network with absolute paths and the fingerprint of the frozen weights.
 
     Args:
         experiment: the settings.
-        network: as they lead to it.
+        network: the network of these settings.
 
     Raises:
-        UserError: the settings have a fingerprint already, of other weights.
+        UserError: the settings already have the fingerprint of other weights.
     """
     spec = experiment.model
     changes: dict[str, str] = {}
@@ -110,7 +110,7 @@ def _with_weights(network: NetworkSpec, experiment: Experiment, data_dir: Path |
     """Return the network with the file that its weights start from.
 
     Raises:
-        UserError: there is no such file, or none is named and the weights are to stay as they are.
+        UserError: there is no such file, or no file is named for frozen weights.
     """
     spec = experiment.model
     if spec.keeps_base and spec.starts_at_random:
@@ -122,7 +122,7 @@ def _with_weights(network: NetworkSpec, experiment: Experiment, data_dir: Path |
 
 
 def _foreign(spec: ModelSpec, scaling: PixelScaling, data_dir: Path | None) -> ForeignInputs:
-    """Return the arguments that networks of timm and Hugging Face need."""
+    """Return the arguments that timm and Hugging Face networks need."""
     if not spec.name.startswith(PREFIX):
         return ForeignInputs(scaling) if spec.name.startswith("timm:") else ForeignInputs()
     name = spec.name.removeprefix(PREFIX)

@@ -1,4 +1,4 @@
-"""Runs in a notebook: progress while they train, and a small picture of a finished one. No script is used."""
+"""Runs in a notebook: HTML for the progress of a run and for a finished run, without scripts."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from rofl.training.records import RoundRecord, RunSummary
 
 _WIDTH, _HEIGHT, _MARGIN = 420, 120, 4  # of the curve, in pixels
 
-Show = Callable[[str], None]  # puts HTML in the place of what it put there before
+Show = Callable[[str], None]  # displays HTML, and replaces what it displayed before
 
 
 def notebook_listener() -> "Callable[[Experiment, RoundRecord], None] | None":
-    """Return a listener that shows a run's progress under the cell; None where this is no notebook."""
+    """Return a listener that shows a run's progress below the cell; None outside a notebook."""
     show = _notebook_output()
     if show is None:
         return None
@@ -27,11 +27,11 @@ def notebook_listener() -> "Callable[[Experiment, RoundRecord], None] | None":
 
 
 def progress_html(experiment: Experiment, records: Sequence[RoundRecord]) -> str:
-    """Return a bar with the rounds that are done, and the curve so far.
+    """Return a progress bar and the accuracy curve so far, as HTML.
 
     Args:
-        experiment: what runs.
-        records: of the rounds that are done, in their order.
+        experiment: the settings of the run.
+        records: of the finished rounds, in order.
     """
     done, known = records[-1].round, [record.accuracy for record in records if record.accuracy is not None]
     accuracy = f", accuracy {known[-1]:.1f} %" if known else ""
@@ -40,7 +40,7 @@ def progress_html(experiment: Experiment, records: Sequence[RoundRecord]) -> str
 
 
 def run_html(summary: RunSummary, history: Sequence[RoundRecord], folder: str) -> str:
-    """Return a finished run as a small table with its curve.
+    """Return a finished run as a small HTML table with its accuracy curve.
 
     Args:
         summary: the outcome.
@@ -73,7 +73,7 @@ def run_html(summary: RunSummary, history: Sequence[RoundRecord], folder: str) -
 
 
 def curve_svg(records: Sequence[RoundRecord]) -> str:
-    """Return the accuracy over rounds as an SVG picture in the colour of the text; empty for fewer than two points."""
+    """Return the accuracy over rounds as SVG, in the text colour; empty for fewer than two points."""
     points = [(record.round, record.accuracy) for record in records if record.accuracy is not None]
     if len(points) < 2:
         return ""
@@ -93,10 +93,10 @@ def curve_svg(records: Sequence[RoundRecord]) -> str:
 
 
 def _notebook_output() -> Show | None:
-    """Return what shows HTML under the running cell of a notebook; None elsewhere, without importing IPython."""
+    """Return a function that displays HTML below the running cell; None outside a notebook. Does not import IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is None or not hasattr(shell, "kernel"):  # a terminal has no place for HTML
+    if shell is None or not hasattr(shell, "kernel"):  # a terminal cannot show HTML
         return None
     from IPython.display import HTML, display
 

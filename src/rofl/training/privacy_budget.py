@@ -1,7 +1,7 @@
-"""The privacy of a run: its epsilon, by the accountant of Opacus.
+"""The privacy of a run: its epsilon, computed by Opacus' accountant.
 
-Sampling of cohorts does not reduce epsilon: cohorts follow from a seed, and metrics.jsonl lists them. What reduces it
-is that only those rounds count for a client in which it took part.
+Sampling of cohorts does not reduce epsilon: cohorts follow from a seed, and metrics.jsonl lists them. But only the
+rounds in which a client took part count for it.
 """
 
 import math
@@ -16,15 +16,15 @@ _FINEST, _COARSEST, _STEPS = -4, 4, 400  # orders of Renyi divergence from 1 + 1
 
 
 def epsilon(rounds: float, noise: float, delta: float) -> float:
-    """An upper bound of epsilon for a client that takes part in so many rounds; infinite without noise.
+    """Return an upper bound of epsilon for a client that takes part in `rounds` rounds; infinite without noise.
 
-    Every round is a Gaussian mechanism that a client takes part in for certain, and Gaussian mechanisms of noise sigma
-    are together one of noise sigma / sqrt(rounds). The conversion from Renyi divergences costs up to a tenth.
+    Every round is a Gaussian mechanism without subsampling, and `rounds` of them with noise sigma compose to one with
+    noise sigma / sqrt(rounds). The conversion from Renyi divergences adds up to a tenth.
 
     Args:
-        rounds: in which the client takes part, or `full_rounds`.
+        rounds: the rounds in which the client takes part, or `full_rounds`.
         noise: the noise multiplier sigma.
-        delta: the probability with which more may become known.
+        delta: the delta of (epsilon, delta)-differential privacy.
     """
     if rounds <= 0:
         return 0.0
@@ -37,9 +37,10 @@ def epsilon(rounds: float, noise: float, delta: float) -> float:
 
 
 def full_rounds(answered: Iterable[Collection[int]], cohort: int) -> float:
-    """The rounds of the busiest client, given who answered in each round.
+    """Return the equivalent number of full rounds of the client that took part most often.
 
-    Noise is shared among a cohort, so that a round with fewer answers has less of it, and counts for more than one.
+    Each client of a cohort adds a share of the noise, so a round with fewer replies has less noise and counts for more
+    than one.
 
     >>> full_rounds([{0, 1}, {0, 2}, {1}], cohort=2)
     3.0
@@ -52,9 +53,9 @@ def full_rounds(answered: Iterable[Collection[int]], cohort: int) -> float:
 
 
 def privacy_spent(experiment: Experiment, history: Sequence[RoundRecord]) -> PrivacyRecord | None:
-    """Return the privacy of a run with these rounds, for its summary; None where it is off.
+    """Return the privacy of a run with these rounds, for its summary; None if it is off.
 
-    Its epsilon is None where nothing is guaranteed, since there is no noise, or where it is not known who took part.
+    Its epsilon is None without a guarantee: there is no noise, or the cohorts are unknown.
     """
     privacy = experiment.privacy
     if not privacy.clip:

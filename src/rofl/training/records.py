@@ -1,6 +1,6 @@
-"""The records of a run: a round's line of metrics.jsonl, and summary.json. Written and read by these types alone.
+"""The records of a run: a line of metrics.jsonl per round, and summary.json. Only these types read and write them.
 
-A record of version 0.1 has no `format`; its names are read too.
+Records of version 0.1 have no `format`; their field names are accepted too.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class _Record(BaseModel):
 
 
 class Traffic(_Record):
-    """Bytes of one round, or of all: down to the clients, and up from those that answered."""
+    """Bytes of one round or of all rounds: down to the clients, and up from those that replied."""
 
     down_model: int = 0
     down_aux: int = Field(0, validation_alias=AliasChoices("down_aux", "down_extra"))
@@ -56,19 +56,19 @@ class RoundRecord(_Record):
     """One round: a line of metrics.jsonl."""
 
     round: int
-    accuracy: float | None = None  # on the test set, in per cent; None where it was not evaluated
+    accuracy: float | None = None  # on the test set, in per cent; None if it was not evaluated
     seconds: float = 0.0
     cohort: list[int] = []  # the clients that were asked
     dropped: dict[str, str] = {}  # client -> why it was left out
     metrics: dict[str, float] = {}  # means over the samples that were trained on
     traffic: Traffic = Traffic()
-    held_out: HeldOut | None = None  # counts of predictions; None where it was not evaluated
-    warnings: list[GuardEvent] = []  # what the guard saw after this round
+    held_out: HeldOut | None = None  # counts of predictions; None if it was not evaluated
+    warnings: list[GuardEvent] = []  # the guard's warnings after this round
     suspects: list[int] = []  # clients whose updates lay far from the others', the farthest first
-    voters: int = 0  # sites that compared the model with those that they trained themselves
-    objections: int = 0  # of these, the ones that found it worse by far
-    rolled_back: str = ""  # why the round was undone; its accuracy is that of the model that was given up
-    restored: int | None = None  # the round whose model was taken again then; 0 for the initial one
+    voters: int = 0  # sites that compared the model with their own local model
+    objections: int = 0  # of these, the ones that found it much worse
+    rolled_back: str = ""  # why the round was undone; its accuracy is that of the discarded model
+    restored: int | None = None  # the round whose model was restored then; 0 for the initial one
 
     @classmethod
     def from_result(cls, result: RoundResult) -> "RoundRecord":
@@ -84,14 +84,14 @@ class RoundRecord(_Record):
         )
 
     def with_evaluation(self, evaluation: Evaluation) -> "RoundRecord":
-        """Return the record with its evaluation put in."""
+        """Return the record with its evaluation."""
         found: dict[str, object] = {"accuracy": evaluation.accuracy, "held_out": evaluation.held_out}
         found |= {"voters": evaluation.voters, "objections": evaluation.objections}
         return self.model_copy(update={**found, "suspects": [*evaluation.suspects] or self.suspects})
 
     @property
     def nobody_left(self) -> bool:
-        """Whether every client of the cohort was left out, so that nothing was learnt in this round."""
+        """Whether every client of the cohort was left out, so that the round changed nothing."""
         return bool(self.cohort) and len(self.dropped) >= len(self.cohort)
 
 
@@ -115,7 +115,7 @@ class NoiseRecord(_Record):
     client_max: float = 0.0
     noisy_clients: float = 1.0
     fully_noisy_class: bool = False
-    achieved: float | None = None  # the share of labels that are wrong; None where nobody knows
+    achieved: float | None = None  # the share of labels that are wrong; None if unknown
 
     @model_validator(mode="before")
     @classmethod
@@ -132,33 +132,33 @@ class PrivacyRecord(_Record):
     clip: float
     noise: float
     delta: float
-    epsilon: float | None  # None where nothing is guaranteed, or where it is not known who took part
+    epsilon: float | None  # None without a guarantee, or if the cohorts are unknown
 
 
 class SiteRecord(_Record):
-    """What the coordinator knows of a site at the end."""
+    """A site of a federation, as the coordinator knows it at the end."""
 
     samples: int
-    flagged: int | None = None  # labels that look wrong; None where only the sum over all sites is known
+    flagged: int | None = None  # flagged labels; None if only the sum over all sites is known
 
 
 class AuditRecord(_Record):
-    """audit.json: new data that the model of a run judged."""
+    """audit.json: an audit of new data with the model of a run."""
 
     format: int = 1
     model: str  # the folder of the run
-    method: str  # that trained it
+    method: str  # the method that trained it
     digest: str  # of the model
     data: DataSpec  # where the data is; its fingerprint says what it was
     classes: list[str]
     estimated: NoiseEstimate
     versions: dict[str, str] = {}
-    model_accuracy: float | None = None  # of the model on the test part of its run, in per cent; None if not known
+    model_accuracy: float | None = None  # of the model on the test part of its run, in per cent; None if unknown
     tested_as_given: bool = False  # whether labels of that test part may be wrong, too
 
     @property
     def warning(self) -> str:
-        """Why suspects may be mistakes of the model; "" if it flags more labels than it is wrong about by itself."""
+        """A warning that suspects may be errors of the model; "" if it flags more labels than its own error rate."""
         if self.model_accuracy is None or not 0 < 100 * self.estimated.ratio <= 100 - self.model_accuracy:
             return ""
         unless = ", unless many of those test labels are wrong, too" if self.tested_as_given else ""
@@ -175,7 +175,7 @@ class AuditRecord(_Record):
 class RunSummary(_Record):
     """summary.json: the outcome of a finished run. Its JSON Schema is docs/summary.schema.json.
 
-    Fields that a later version wrote are kept when an audit writes the file again.
+    An audit that rewrites the file keeps fields of later versions.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -194,23 +194,23 @@ class RunSummary(_Record):
     seconds_per_round: float
     bytes_up: int
     bytes_down: int
-    bytes_centroids: int = 0  # of both: all that is not weights
+    bytes_centroids: int = 0  # of both: everything except weights
     centroid_share: float = 0.0
     privacy: PrivacyRecord | None = None
     note: str = ""
     dropped: int = 0  # clients that were left out of a round, over all rounds
     versions: dict[str, str] = {}
     digest: str  # SHA-256 of the last round's server state
-    selected: Literal["best", "last"] = "last"  # which round's model is saved and judges the labels
+    selected: Literal["best", "last"] = "last"  # which round's model is saved and used for the audit
     selected_round: int | None = None  # its number; None in files of 0.1
     selected_digest: str = ""  # SHA-256 of its server state
     model_accuracy: float | None = None  # of the saved model, in per cent
-    rounds_run: int | None = None  # fewer than `rounds` where training stopped early; None in files of 0.1
+    rounds_run: int | None = None  # fewer than `rounds` if training stopped early; None in files of 0.1
     stopped: str = ""  # why it stopped early, in one sentence
     warnings: list[GuardEvent] = []  # of the guard
     rolled_back: list[int] = []  # rounds that were undone
-    detection: Detection | None = None  # by the mask of Eq. 7; None where the truth is not known
-    audit: ListQuality | None = None  # of the lists of suspects; None where the truth is not known
+    detection: Detection | None = None  # by the mask of Eq. 7; None if the true labels are unknown
+    audit: ListQuality | None = None  # of the lists of suspects; None if the true labels are unknown
     estimated: NoiseEstimate | None = None  # None in some files of 0.1
     classes: list[str] = []
     shape: list[int] = []  # channels, height, width of a network input
@@ -228,21 +228,21 @@ class RunSummary(_Record):
 
     @property
     def precision(self) -> float | None:
-        """Of the labels that the method distrusts, the share that is wrong; None where it is not known."""
+        """The precision of the labels that the method distrusts; None if unknown."""
         return None if self.detection is None else self.detection.precision
 
     @property
     def recall(self) -> float | None:
-        """Of the wrong labels, the share that the method distrusts; None where it is not known."""
+        """The recall of the labels that the method distrusts; None if unknown."""
         return None if self.detection is None else self.detection.recall
 
     @property
     def has_centroids(self) -> bool:
-        """Whether anything but weights travelled."""
+        """Whether the method exchanges anything besides weights."""
         return self.bytes_centroids > 0
 
     def with_audit(self, metrics: AuditMetrics) -> "RunSummary":
-        """Return the summary with the figures of an audit put in."""
+        """Return the summary with the metrics of an audit."""
         return self.model_copy(update={field.name: getattr(metrics, field.name) for field in fields(metrics)})
 
     def to_json(self) -> str:

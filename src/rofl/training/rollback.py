@@ -1,12 +1,12 @@
-"""Undo rounds that went wrong; find the client that corrupted them, and exclude it for some rounds.
+"""Rollback: undo bad rounds, find the client that corrupted them, and exclude it for some rounds.
 
-All decisions are a function of the records of rounds, so that a resumed run makes the same ones.
+All decisions are a function of the round records, so a resumed run makes the same ones.
 
-Where the server sees single updates, the client whose update is the farthest outlier is set aside. Under masks the
-server sees sums only, and finds the suspect by bisection: it leaves out half of the candidates at a time, as far as
-enough clients are left for masks; if the round is good without them, the suspect is among them. After a first drop of
-agreement the round is repeated with all clients, since it may have been chance. The search begins at once where no
-honest clients can have sent a sum, and where a client that was set aside before took part.
+If the server sees single updates, it excludes the client whose update is the farthest outlier. With secure aggregation
+it sees sums only, and finds the suspect by bisection: it leaves out half of the candidates, as long as enough clients
+remain for masking; if the round is good without them, the suspect is among them. After a first drop of agreement the
+round is repeated with all clients, since it may have been chance. The search starts immediately if honest clients
+cannot have sent the sum, or if a client that was excluded before took part.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from rofl.training.guard import GuardEvent, describe_drop
 from rofl.training.held_out import HeldOut
 from rofl.training.records import RoundRecord
 
-KEPT = 3  # good models that are kept to go back to
-_HIDDEN = 3  # clients of a masked sum at least, since no client may be identified among fewer
-_FUTILE = 2  # rounds in a row of which no update could be used, before a run stops
+KEPT = 3  # good models that are kept for a rollback
+_HIDDEN = 3  # least number of clients in a masked sum, so that no single client can be identified
+_FUTILE = 2  # consecutive rounds without a usable update before a run stops
 
 
 class Rollback:
@@ -28,12 +28,12 @@ class Rollback:
 
     Args:
         experiment: the settings.
-        names: the clients' names, for sentences; their numbers where absent.
+        names: the clients' names, for messages; their numbers if None.
 
     Attributes:
-        bad: how many rounds in a row went wrong by now.
-        discarded: how many of them made a model that was discarded; the others had no usable sum.
-        stop_reason: why the run cannot go on, in one sentence; empty while it can.
+        bad: the number of consecutive bad rounds.
+        discarded: how many of them produced a model that was discarded; the others had no usable sum.
+        stop_reason: why the run cannot continue, in one sentence; empty while it can.
     """
 
     def __init__(self, experiment: Experiment, names: Mapping[int, str] | None = None) -> None:
@@ -42,26 +42,26 @@ class Rollback:
         self.stop_reason = ""
         self._good = deque[HeldOut](maxlen=KEPT)  # evaluations of the last good rounds
         self._until: dict[int, int] = {}  # client -> the first round in which it takes part again
-        self._times: dict[int, int] = {}  # client -> how often it was set aside
-        self._trial: list[int] = []  # clients that are left out to see whether a round is good without them
+        self._times: dict[int, int] = {}  # client -> how often it was excluded
+        self._trial: list[int] = []  # clients that are left out to test whether a round is good without them
         self._candidates: list[int] = []  # clients that may be the suspect
-        self._clients = set(range(experiment.clients))  # with those that joined later
+        self._clients = set(range(experiment.clients))  # including those that joined later
         self._futile = 0
         self._listens = True  # to the sites' objections
         self._reason = ""  # of the last bad round
 
     def aside(self, index: int) -> frozenset[int]:
-        """Return the clients that are set aside in a round."""
+        """Return the clients that are excluded from a round."""
         known = {client for client, until in self._until.items() if index < until}
         return frozenset(known | set(self._trial))
 
     def judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> str:
-        """Return why the result of a round is implausible, as the end of a sentence; empty where it is plausible.
+        """Return why the result of a round is implausible, as the end of a sentence; empty if it is plausible.
 
         Args:
-            record: of the round, with its evaluation.
-            server_state: after the round.
-            problem: why the sum over the clients could not be used, if it could not.
+            record: the record of the round, with its evaluation.
+            server_state: the state after the round.
+            problem: the reason why the sum over the clients could not be used, if any.
         """
         if problem:
             return problem
@@ -86,7 +86,7 @@ class Rollback:
             self.discarded += not record.nobody_left
             events.append(self._undone(record))
             events += self._search(record)
-        elif not record.nobody_left:  # where nobody answered, nothing is known, and a trial is repeated
+        elif not record.nobody_left:  # without any reply, the trial says nothing and is repeated
             events += self._narrow(record.round)
             self.bad = self.discarded = 0
             if record.held_out is not None:
@@ -94,7 +94,7 @@ class Rollback:
         return record.model_copy(update={"warnings": [*record.warnings, *events]}) if events else record
 
     def _narrow(self, index: int) -> list[GuardEvent]:
-        """Draw the conclusion from a good round: the suspect is among those that were left out of it."""
+        """After a good round, narrow the candidates to the clients that were left out of it."""
         trial, self._trial = self._trial, []
         if len(trial) > 1:
             self._candidates = trial
@@ -103,7 +103,7 @@ class Rollback:
         return [self._set_aside(trial[0], index, "the round was good without it")] if trial else []
 
     def _search(self, record: RoundRecord) -> list[GuardEvent]:
-        """Decide who is left out of the next rounds, after a bad one."""
+        """Decide which clients are left out of the next rounds, after a bad one."""
         tried, self._trial = self._trial, []
         self._candidates = [client for client in self._candidates if client not in tried]
         left = self._left(record.round + 1)
@@ -117,23 +117,23 @@ class Rollback:
         if self.bad == 1 and not tried and not at_once:
             return []
         if not tried:
-            self._candidates = sorted(left, key=lambda client: -self._times.get(client, 0))  # known ones first
+            self._candidates = sorted(left, key=lambda client: -self._times.get(client, 0))  # known suspects first
         if objected and (not self._candidates or len(left) <= self._least):
             return [self._stop_listening(record.round)]
         if not self._candidates or len(left) <= self._least:
             whoever = "whichever site was left out" if tried else "and there are too few sites to leave one out"
-            self.stop_reason = f"{self.bad} rounds in a row went wrong, {whoever}; the last time: {self._reason}."
+            self.stop_reason = f"{self.bad} rounds in a row were bad, {whoever}; the last one: {self._reason}."
             return []
         return [self._try(record.round)]
 
     def _stop_listening(self, index: int) -> GuardEvent:
-        """Ignore the sites' votes from now on: if they object whichever site is left out, the data is the cause."""
+        """Ignore the sites' votes from now on: they object whichever site is left out, so the data is the cause."""
         self._listens, self._candidates = False, []
         message = "Sites object to the model whichever of them is left out: from now on this undoes no round."
         return GuardEvent(sign="set aside", round=index, message=message, acted=True)
 
     def _try(self, index: int) -> GuardEvent:
-        """Leave out half of the candidates in the next round, as far as enough others are left; one if it is known."""
+        """Leave out half of the candidates in the next round, if enough clients remain; one known suspect alone."""
         most = len(self._left(index + 1)) - self._least
         known = self._candidates[0] in self._times
         count = 1 if known else max(1, min((len(self._candidates) + 1) // 2, most))
@@ -151,7 +151,7 @@ class Rollback:
 
     @property
     def _least(self) -> int:
-        """How many clients a round needs."""
+        """The least number of clients of a round."""
         return _HIDDEN if self.experiment.transport == "fixed" else 1
 
     def _undone(self, record: RoundRecord) -> GuardEvent:
@@ -167,7 +167,7 @@ class Rollback:
         return GuardEvent(sign="set aside", round=index, message=message, acted=True)
 
     def _count_futile(self, record: RoundRecord) -> None:
-        """Stop where no update of several rounds in a row could be used, for reasons that no search can mend."""
+        """Stop after several consecutive rounds without a usable update, which no search can fix."""
         lost = record.nobody_left and not record.rolled_back
         self._futile = self._futile + 1 if lost else 0
         if self._futile >= _FUTILE:
@@ -179,7 +179,7 @@ class Rollback:
 
 
 def _describe_objections(record: RoundRecord) -> str:
-    """Return the objection of most sites to a round's model, as the end of a sentence; empty if most do not object."""
+    """Return the objection of a majority of sites, as the end of a sentence; empty if there is no majority."""
     if record.voters < _HIDDEN or 2 * record.objections <= record.voters:
         return ""
     return f"{record.objections} of {record.voters} sites say that their own models are better by far"

@@ -1,4 +1,4 @@
-"""Reads the lines of metrics.jsonl, and refuses a file that the run did not write."""
+"""Reads metrics.jsonl, and refuses a file that was changed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _HINT = "a copy of the file as it was, or a new run"
 def read_round_log(path: Path) -> list[RoundRecord]:
     """Return a record per round.
 
-    The last line may have been cut short when the run was killed, and then does not count. Anything else that is
-    wrong is an error: the best round and an early stop follow from these records.
+    A last line that was cut short when the run was killed is ignored. Any other damage is an error: the best round and
+    an early stop depend on these records.
 
     Raises:
         UserError: the file cannot be read, an earlier line is damaged, or a round is missing.
@@ -39,16 +39,16 @@ def read_round_log(path: Path) -> list[RoundRecord]:
 
 
 def cut_round_log(path: Path, kept: int, checked: int, digest: str) -> "hashlib._Hash":
-    """Cut the file after some lines, once they are found to be those that a checkpoint was written after.
+    """Truncate the file after some lines, after a check that they are those of the checkpoint.
 
     Args:
         path: the file.
-        kept: how many lines are kept.
-        checked: how many of them the checkpoint knows.
-        digest: their SHA-256, as the checkpoint has it; "" in checkpoints of earlier versions.
+        kept: the number of lines to keep.
+        checked: the number of lines that the checkpoint covers.
+        digest: their SHA-256 in the checkpoint; "" in checkpoints of earlier versions.
 
     Returns:
-        The SHA-256 of the lines that were kept, to be updated with further ones.
+        The SHA-256 of the kept lines, to be updated with later ones.
 
     Raises:
         UserError: lines are missing, or one was changed.

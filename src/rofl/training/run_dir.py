@@ -26,10 +26,10 @@ _MOST_NAMES = 2**20  # bytes of clients.json
 
 @dataclass(frozen=True)
 class RunDir:
-    """A run on disk, file by file as docs/run-folder.md describes it.
+    """A run directory; docs/run-folder.md describes its files.
 
-    Every file is written atomically; metrics.jsonl grows by whole lines. A damaged file raises a UserError that names
-    it, except where a run can do without it.
+    Every file is written atomically; metrics.jsonl grows line by line. A damaged file raises a UserError that names it,
+    unless the file is optional.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class RunDir:
             shutil.rmtree(self.path)
 
     def read_experiment(self) -> Experiment:
-        """Return the settings that the run was started with; names of 0.1 are read too."""
+        """Return the settings of the run; names of 0.1 are accepted."""
         if not self.exists():
             raise self._no_run()
         settings = read_toml(self.path / "config.toml", follow=False)
@@ -87,7 +87,7 @@ class RunDir:
         return parse_experiment(settings)
 
     def _no_run(self, sentence: str = "") -> UserError:
-        """Return the error of a folder that holds no run, which suggests a run that lies beside it."""
+        """Return the error for a folder without a run, with a neighbouring run as a hint."""
         if not sentence:
             there = self.path.exists()
             sentence = (
@@ -103,7 +103,7 @@ class RunDir:
         atomic_write(self.path / "config.toml", chosen.toml())
 
     def read_history(self) -> list[RoundRecord]:
-        """Return a record per round; a last line that was cut short does not count.
+        """Return a record per round; a truncated last line is ignored.
 
         Raises:
             UserError: the file is damaged before its last line.
@@ -115,11 +115,11 @@ class RunDir:
         atomic_write(self.log_path, "".join(map(format_record, records)))
 
     def append_history(self, record: RoundRecord) -> None:
-        """Add a round, flushed to disk: a checkpoint that survives a power cut must not be ahead of it."""
+        """Append a round and flush it to disk: a checkpoint that survives a power cut must not be ahead of it."""
         append_text(self.log_path, format_record(record))
 
     def read_summary(self) -> RunSummary:
-        """Return the outcome of a finished run."""
+        """Return the summary of a finished run."""
         path = self.path / "summary.json"
         if not path.is_file():
             raise UserError(f"{self.path} holds no finished run.", f"rofl resume {self.path}")
@@ -132,11 +132,11 @@ class RunDir:
             raise UserError(problem, f"delete it, then rofl resume {self.path}") from error
 
     def write_summary(self, summary: RunSummary) -> None:
-        """Write the outcome; a directory with this file is finished."""
+        """Write the summary, which marks the run as finished."""
         atomic_write(self.path / "summary.json", summary.to_json())
 
     def write_left_out(self, lines: Iterable[str]) -> None:
-        """Write which files of the user's data could not be read; no file where all could."""
+        """Write left_out.txt: files of the user's data that could not be read; no file if there are none."""
         text = "".join(f"{line}\n" for line in lines)
         if text:
             atomic_write(self.path / "left_out.txt", text)
@@ -147,7 +147,7 @@ class RunDir:
             atomic_write(self.path / "clients.json", _NAMES.dump_json(list(names)).decode())
 
     def read_client_names(self) -> list[str]:
-        """Return the clients' names, or none where they have numbers only; what cannot be read counts as none."""
+        """Return the clients' names; empty if they have only numbers, or the file cannot be read."""
         try:
             return _NAMES.validate_json(read_regular(self.path / "clients.json", _MOST_NAMES, follow=False))
         except (OSError, ValidationError):

@@ -1,4 +1,4 @@
-"""Reads single files of a run folder, each problem as one sentence, and locks the folder for one program at a time."""
+"""Reads files of a run folder with one clear sentence per problem, and locks the folder for one process."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ LOCK_FILE = ".lock"
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file, or None where there is none.
+    """Return the text of a file, or None if there is none.
 
     Raises:
         UserError: it cannot be read.
@@ -26,12 +26,12 @@ def read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{path} cannot be read ({reason}).", "a copy of it as it was") from error
 
 
 def first_problem(error: Exception) -> str:
-    """Return one line about what is wrong with a file."""
+    """Return the first problem of a file, in one line."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
@@ -39,10 +39,10 @@ def first_problem(error: Exception) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a folder with a link in it, which somebody may have put there so that files elsewhere are changed.
+    """Refuse a folder that contains a link, which could redirect writes to other files.
 
     Args:
-        folder: may be a link itself, since its user named it; it need not exist.
+        folder: may itself be a link, since the user named it; need not exist.
 
     Raises:
         UserError: there is a link, at any depth.
@@ -56,12 +56,12 @@ def refuse_links(folder: Path) -> None:
 
 @contextmanager
 def exclusive(folder: Path, command: str, links: bool = False) -> Iterator[None]:
-    """Hold a lock on a folder; it ends with the block, or with the process, however that ends.
+    """Hold a lock on a folder until the block or the process ends.
 
     Args:
-        folder: created where it does not exist; the lock is its file `.lock`, which stays.
-        command: what is refused while another one runs, for the error message.
-        links: whether there may be links in the folder.
+        folder: created if it does not exist; the lock is its file `.lock`, which is not deleted.
+        command: the kind of program, for the error message.
+        links: whether the folder may contain links.
 
     Raises:
         UserError: another process holds the lock, the folder cannot be written, or there is a link in it.

@@ -1,8 +1,8 @@
-"""Follows a run round by round: which round is the best, whether to stop, and what the guard sees and does.
+"""Monitors a run round by round: the best round, early stopping, and the guard's signs and reactions.
 
-All of it is a function of the records of rounds, so that a resumed run decides as one that was not interrupted. The
-evaluation of a round may be done while the next round is under way; what follows from it therefore begins with the
-round after the next, in every engine and with any number of workers.
+All decisions are a function of the round records, so a resumed run makes the same ones. The evaluation of a round may
+overlap the next round; a decision that depends on it therefore takes effect one round later, in every engine and with
+any number of workers.
 """
 
 from collections import deque
@@ -15,20 +15,20 @@ from rofl.training.guard import WINDOW, GuardEvent, Sign
 from rofl.training.held_out import HeldOut
 from rofl.training.records import RoundRecord
 
-_MIN_ROUNDS = 5  # before which no model is judged for what it has not learnt yet
+_MIN_ROUNDS = 5  # rounds before which an untrained model is no sign
 
 
 class RunMonitor:
-    """The best round so far, whether to stop, and the guard's warnings, from the records of a run.
+    """The best round so far, early stopping and the guard's warnings, from the records of a run.
 
     Args:
         experiment: the settings.
-        classes: the names of the classes, for sentences.
+        classes: the names of the classes, for messages.
 
     Attributes:
-        best_round: the round with the best agreement, averaged over `WINDOW` evaluations; None where none is known.
-        stop_after: the last round, where training is to stop early.
-        cautious_from: the first round of the method's cautious form; None where the method stays as it is.
+        best_round: the round with the best agreement, averaged over `WINDOW` evaluations; None if none is known.
+        stop_after: the last round, if training stops early.
+        cautious_from: the first round of the method's cautious form; None if the method does not change.
         restart_from: the round whose model the first cautious round starts from; None for the newest.
     """
 
@@ -44,13 +44,13 @@ class RunMonitor:
         self._improved = 0  # the last round in which the agreement rose
         self._recent = deque[HeldOut](maxlen=WINDOW)
         self._confident = deque[float](maxlen=WINDOW)
-        self._present: dict[int, int] = {}  # class -> the last round in which it was predicted as often as it is given
+        self._present: dict[int, int] = {}  # class -> the last round in which it was predicted as often as it occurs
         self._reported = set[Sign]()
         self._gone = set[int]()  # classes that were reported
 
     @property
     def stop_reason(self) -> str:
-        """Why training stopped early, in one sentence; empty where it did not."""
+        """The reason for early stopping, in one sentence; empty if training did not stop early."""
         if self.stop_after is None:
             return ""
         return (
@@ -59,7 +59,7 @@ class RunMonitor:
         )
 
     def observe(self, record: RoundRecord) -> RoundRecord:
-        """Take in the record of a round, in order; return it with the guard's warnings put in."""
+        """Process the record of the next round; return it with the guard's warnings."""
         if record.rolled_back:
             return record  # as if it had not been
         held_out = record.held_out
@@ -73,18 +73,18 @@ class RunMonitor:
         return record.model_copy(update={"warnings": self._judge(record)})
 
     def replay(self, history: Sequence[RoundRecord]) -> None:
-        """Take in the records of a run that goes on."""
+        """Process the records of a resumed run."""
         for record in history:
             self.observe(record)
 
     def _follow_agreement(self, index: int) -> None:
-        """Keep the best round, and decide whether to stop."""
+        """Update the best round, and decide whether to stop."""
         agreement = self._agreement()
         if agreement is None:
             return
         if agreement > self._best:
             self._improved = index
-        if agreement >= self._best:  # of equal ones the later, which has seen more
+        if agreement >= self._best:  # among equals the later one, which has seen more data
             self.best_round, self._best = index, agreement
         waited = index - max(self._improved, self.cautious_from or 0)
         patience = self.experiment.patience
@@ -97,7 +97,7 @@ class RunMonitor:
         return fmean(known) if len(known) == WINDOW else None
 
     def _judge(self, record: RoundRecord) -> list[GuardEvent]:
-        """Return the guard's signs after a round, each once in a run."""
+        """Return the guard's signs after a round; each is reported once per run."""
         events = [self._no_update(record), self._lost_confidence(record)]
         if record.held_out is not None and len(self._recent) == WINDOW:
             events += [self._falling(record.round), self._nothing_learnt(record.round), self._vanished(record.round)]
@@ -106,7 +106,7 @@ class RunMonitor:
     def _no_update(self, record: RoundRecord) -> GuardEvent | None:
         if not record.nobody_left or not self._first("no update"):
             return None
-        message = f"In round {record.round} no client's update could be used; the model stayed as it was."
+        message = f"In round {record.round} no client's update could be used; the model did not change."
         return GuardEvent(sign="no update", round=record.round, message=message)
 
     def _lost_confidence(self, record: RoundRecord) -> GuardEvent | None:
@@ -148,7 +148,7 @@ class RunMonitor:
         if not new:
             return None
         self._gone |= set(new)
-        # A model that had lost the class already is nothing to go back to.
+        # Do not go back to a model that had already lost the class.
         there = self.best_round is not None and all(self._present.get(one, 0) >= self.best_round for one in new)
         message = guard.describe_vanished(new, self.classes, self._recent[-1], index)
         return self._event("vanished class", index, message, new, step_back=there)
@@ -156,14 +156,14 @@ class RunMonitor:
     def _event(
         self, sign: Sign, index: int, message: str, classes: Sequence[int] = (), step_back: bool = True
     ) -> GuardEvent:
-        """Return an event, after deciding what is done about it.
+        """Return an event, after deciding on the reaction.
 
         Args:
-            sign: what was seen.
+            sign: the kind of sign.
             index: the round.
-            message: the sentence about it.
-            classes: those that have vanished.
-            step_back: whether the best round's model is one to go back to.
+            message: the sentence for the user.
+            classes: the vanished classes.
+            step_back: whether training may restart from the best round's model.
         """
         acts = self._may_act and self.cautious_from is None and index + 2 <= self.experiment.rounds
         if acts:
@@ -173,30 +173,30 @@ class RunMonitor:
         elif self.cautious_from is not None:
             done = f"It learns from the labels as given since round {self.cautious_from}."
         else:
-            done = "The run goes on as it is."
+            done = "The run continues unchanged."
         message = f"{message} {done}"
         return GuardEvent(sign=sign, round=index, message=message, classes=list(classes), acted=acts)
 
     def _first(self, sign: Sign) -> bool:
-        """Return whether a sign is seen for the first time, and remember it."""
+        """Return whether a sign occurs for the first time, and record it."""
         known = sign in self._reported
         self._reported.add(sign)
         return not known
 
     def _is_settled(self, index: int) -> bool:
-        """Return whether a model may be judged for what it has not learnt."""
+        """Return whether enough rounds have passed to expect a trained model."""
         return index >= max(_MIN_ROUNDS, self.experiment.rounds // 3)
 
 
 def unresolved(events: Sequence[GuardEvent], final: Sequence[GuardEvent]) -> list[GuardEvent]:
-    """Return the warnings of a finished run: those of its rounds that still hold, and those of the saved model.
+    """Return the warnings of a finished run: those of its rounds that still apply, and those of the saved model.
 
-    A class that vanished and is back in the saved model, with nothing done about it, was a stage of learning; so was a
-    model that had learnt nothing yet.
+    A class that vanished and returned without intervention is no warning, nor is a model that had learnt nothing in an
+    early round.
 
     Args:
-        events: of the rounds.
-        final: of the saved model.
+        events: the warnings of the rounds.
+        final: the warnings of the saved model.
     """
     passing = ("vanished class", "nothing learnt")
     return [*(event for event in events if event.acted or event.sign not in passing), *final]

@@ -1,4 +1,4 @@
-"""Writes the results of a run after its last round, on one machine or at a site; the summary is the last file."""
+"""Writes the results of a run after its last round, on one machine or at a site; the summary comes last."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,13 +45,13 @@ def training_summary(
     achieved_noise: float | None,
     note: str,
 ) -> RunSummary:
-    """Return summary.json without the part of the audit.
+    """Return the content of summary.json without the audit.
 
     Args:
         experiment: the settings.
         trained: the outcome of all rounds.
-        final_warnings: what the guard says about the saved model.
-        achieved_noise: the share of wrong labels; None where it is not known.
+        final_warnings: the guard's warnings about the saved model.
+        achieved_noise: the share of wrong labels; None if unknown.
         note: a sentence about the data, or "".
     """
     history = trained.history
@@ -96,7 +96,7 @@ def training_summary(
 
 
 def _accuracy_after(history: Sequence[RoundRecord], index: int) -> float | None:
-    """Return the accuracy of the model that a run had after a round: where it was undone, of the one taken again."""
+    """Return the accuracy of the run's model after a round; after a rollback, that of the restored model."""
     for record in reversed(history[:index]):
         if record.round == index and record.rolled_back:
             return _accuracy_after(history, record.restored or 0)
@@ -111,11 +111,11 @@ class RunOutcome:
 
     Attributes:
         experiment: the settings.
-        network: what was trained.
+        network: the trained network.
         trained: the outcome of all rounds.
         audit: the audit of the labels by the saved model.
         logits: (N, K) of the saved model on all training samples.
-        test_logits: (M, K) of the saved model on the test part; None where there is none.
+        test_logits: (M, K) of the saved model on the test part; None if there is none.
     """
 
     experiment: Experiment
@@ -126,7 +126,7 @@ class RunOutcome:
     test_logits: Tensor | None
 
     def write(self, folder: RunDir) -> RunSummary:
-        """Write all files but settings, rounds and checkpoint; summary.json is the last, since it ends the run."""
+        """Write all files except settings, rounds and checkpoint; summary.json comes last, since it marks the end."""
         images = self.audit.federated.images
         if self.test_logits is not None:
             probabilities = class_probabilities(self.test_logits)

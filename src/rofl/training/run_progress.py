@@ -1,4 +1,4 @@
-"""The rounds of a run: each is evaluated, recorded and saved, and undone where its result is implausible."""
+"""The rounds of a run: each is evaluated, recorded and saved, or undone if its result is implausible."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Trained:
     """The outcome of all rounds.
 
     Attributes:
-        last: the server state after the last round, as it is evaluated.
+        last: the server state after the last round, in the form for evaluation.
         history: the records of all rounds.
-        selected: "best" where the saved model is that of the best round, "last" where it is that of the last.
+        selected: "best" or "last": the round whose model is saved.
         selected_round: the round of the saved model.
-        selected_state: its server state, as it is evaluated.
-        stopped: why training stopped early, in one sentence; empty where it did not.
+        selected_state: its server state, in the form for evaluation.
+        stopped: why training stopped early, in one sentence; empty if it did not.
     """
 
     last: ServerState
@@ -45,16 +45,16 @@ class RunProgress:
     """The progress of a run, in memory and on disk.
 
     Args:
-        folder: the run's.
+        folder: the run directory.
         experiment: its settings.
         start: its newest checkpoint.
         monitor: watches the rounds, and may stop the run or make the method cautious.
-        rollback: decides which rounds are undone; None where none is.
+        rollback: decides which rounds are undone; None for no rollback.
 
     Attributes:
-        newest: the newest round that is done.
-        best: the best round's model so far, as far as the newest checkpoint's history knows it.
-        good: the models of the last good rounds, where rounds may be undone.
+        newest: the newest finished round.
+        best: the best round's model so far, by the history of the newest checkpoint.
+        good: the models of the last good rounds, for a rollback.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class RunProgress:
         self.history = folder.read_history()[: start.index]
         known = start.index - (start.pending_record is not None)
         self._log_sha = cut_round_log(folder.log_path, len(self.history), known, start.log_digest)
-        # where its evaluation is still to come
+        # if its evaluation is pending
         self.pending = start.pending_record if len(self.history) < start.index else None
         monitor.replay(self.history)
         self.good = self._good_on_disk() if rollback is not None else []
         self.best = self._best_on_disk() if self._keeps_best else None
-        folder.checkpoints.prune_best(monitor.best_round)  # a round that is computed again may have left one
+        folder.checkpoints.prune_best(monitor.best_round)  # an earlier attempt at this round may have left one
 
     @property
     def _keeps_best(self) -> bool:
         return self.experiment.select == "best" or self.experiment.guard == "act"
 
     def run(self, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
-        """Run all rounds that are left."""
+        """Run all remaining rounds."""
         if self.pending:
             engine.overlap_evaluation()
         while self.newest.index < self._last_round(self.newest.index):
@@ -94,7 +94,7 @@ class RunProgress:
             self._finish_round(engine.run_round(server_state, index, cautious, aside), engine, notify)
 
     def _finish_round(self, result: RoundResult, engine: Engine, notify: Callable[[RoundRecord], None]) -> None:
-        """Record a round, and the one before it where its evaluation was still to come."""
+        """Record a round, and the one before it if its evaluation was pending."""
         if self.pending:
             evaluation = engine.evaluate(self.newest.server_state, self.newest.index)
             notify(self._write(self.pending.with_evaluation(evaluation), self.newest.server_state))
@@ -107,7 +107,7 @@ class RunProgress:
             command = "rofl serve --resume" if self.folder.is_served else "rofl resume"
             raise UserError(
                 f"In the last round, {index}, no client's update could be used: {reason}.",
-                f"{command} {self.folder.path}, once that is mended",
+                f"{command} {self.folder.path}, after fixing that",
             )
         due = index % experiment.evaluate_every == 0 or index > experiment.rounds - LAST_ROUNDS or is_last
         server_state = result.server_state
@@ -132,12 +132,12 @@ class RunProgress:
             raise UserError(self.rollback.stop_reason, hint)
 
     def _judge(self, record: RoundRecord, server_state: ServerState, problem: str) -> tuple[RoundRecord, ServerState]:
-        """Return the record and the state after a round; where its result is implausible, an earlier state.
+        """Return the record and the state after a round; if its result is implausible, an earlier state.
 
         Args:
-            record: of the round, with its evaluation.
-            server_state: after the round.
-            problem: why the sum over the clients, or their counts, could not be used.
+            record: the record of the round, with its evaluation.
+            server_state: the state after the round.
+            problem: the reason why the clients' sum or counts could not be used.
         """
         if self.rollback is None:
             return record, server_state
@@ -145,13 +145,13 @@ class RunProgress:
         if not reason:
             self.good = [*self.good, BestModel(record.round, server_state)][-KEPT:]
             return record, server_state
-        # further back every other time: what was taken for good may not have been, unless the round changed nothing
+        # one step further back every other time: a round taken for good may not have been, unless it changed nothing
         restored = self.good[-min(1 + self.rollback.discarded // 2, len(self.good))]
         update = {"rolled_back": reason, "restored": restored.round}
         return record.model_copy(update=update), restored.server_state
 
     def _good_on_disk(self) -> list[BestModel]:
-        """Return the models that a run can go back to, after its decisions so far were made again."""
+        """Return the models for a rollback of a resumed run, after its earlier decisions were replayed."""
         assert self.rollback is not None
         for record in self.history:
             self.rollback.observe(record.model_copy(update={"warnings": []}))
@@ -167,7 +167,7 @@ class RunProgress:
         return found or [BestModel(self.newest.index, self.newest.server_state)]
 
     def save(self) -> None:
-        """Write the newest checkpoint, if it is not on disk."""
+        """Write the newest checkpoint, unless it is on disk already."""
         if self.newest.index > self.saved:
             if self.rollback is not None:
                 self.folder.checkpoints.write_good(self.good)
@@ -175,7 +175,7 @@ class RunProgress:
             self.saved = self.newest.index
 
     def outcome(self) -> Trained:
-        """Return the outcome, once all rounds are done."""
+        """Return the outcome after the last round."""
         selected: Literal["best", "last"] = "last"
         index, state = self.newest.index, self.newest.server_state
         if self.best is not None and self.experiment.select == "best":
@@ -184,7 +184,7 @@ class RunProgress:
         return Trained(last, self.history, selected, index, state.evaluated(), self.monitor.stop_reason)
 
     def _write(self, record: RoundRecord, server_state: ServerState) -> RoundRecord:
-        """Write the line of a round, and keep its model where it is the best."""
+        """Append the record of a round, and keep its model if it is the best."""
         record = self.monitor.observe(record)
         if self.rollback is not None:
             record = self.rollback.observe(record)
@@ -196,10 +196,10 @@ class RunProgress:
         return record
 
     def _last_round(self, index: int) -> int:
-        """Return the run's last round, as it is known after round `index`.
+        """Return the run's last round, as known after round `index`.
 
-        A stop that the evaluation of this very round asks for comes one round later: with more workers, the evaluation
-        would not be there yet.
+        A stop that the evaluation of this round triggers takes effect one round later: with more workers, the
+        evaluation would not be available yet.
         """
         stop = self.monitor.stop_after
         return stop if stop is not None and stop <= index else self.experiment.rounds
@@ -209,11 +209,11 @@ class RunProgress:
         return self.monitor.cautious_from == index + 1
 
     def _best_state(self) -> ServerState:
-        assert self.best is not None  # the guard steps back to it only where there is one
+        assert self.best is not None  # the guard steps back to it only if there is one
         return self.best.server_state
 
     def _best_on_disk(self) -> BestModel | None:
-        """Return the best round's model of a run that goes on."""
+        """Return the best round's model of a resumed run."""
         index = self.monitor.best_round
         if index is None:
             return None

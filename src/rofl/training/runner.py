@@ -1,4 +1,4 @@
-"""Run an experiment into a run directory, or resume it."""
+"""Run an experiment in a run directory, or resume it."""
 
 import os
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Run:
     history: list[RoundRecord]
 
     def _repr_html_(self) -> str:
-        """A notebook shows a run as a small table with its curve."""
+        """Return HTML for a notebook: a small table with the accuracy curve."""
         return run_html(self.summary, self.history, str(self.folder))
 
 
@@ -51,16 +51,16 @@ def run(
     data_dir: Path | None = None,
     listener: Listener | None = None,
 ) -> Run:
-    """Run an experiment into a new run directory.
+    """Run an experiment in a new run directory.
 
     Args:
-        experiment: what to run; `rofl.preset("digits")` returns a first one.
+        experiment: the settings; `rofl.preset("digits")` is a first example.
         out: the directory; by default the next free `runs/<name>-<method>-<number>`.
-        method: a method of your own, in place of the experiment's: an instance of a frozen dataclass with `init`,
+        method: your own method instead of the experiment's: an instance of a frozen dataclass with `init`,
             `zero_update`, `client_update` and `server_update`.
-        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`.
-        data: samples of your own: any object with images, labels and, if it has them, clients, a data frame, a data set
-            of torch or of Hugging Face; see `rofl.as_dataset`. No noise is put on their labels.
+        model: your own network: a factory `(shape, classes, width) -> torch.nn.Module`.
+        data: your own samples: an object with images, labels and optionally clients, a data frame, or a torch or
+            Hugging Face data set; see `rofl.as_dataset`. No noise is added to their labels.
         workers: client processes; one per core by default, 0 to train in this process.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
         listener: called with the experiment and each `RoundRecord`; by default, a notebook shows a bar and a curve.
@@ -70,16 +70,16 @@ def run(
 
     Raises:
         UserError: the directory is in use, or the settings or data cannot be used.
-        Interrupted: on Ctrl-C; `rofl.resume` goes on from there.
+        Interrupted: on Ctrl-C; `rofl.resume` continues the run.
     """
     dataset = None if data is None else dataset_of(data, experiment)
     experiment = with_components(experiment, method, model, dataset)
     folder = RunDir(Path(out) if out is not None else next_run_dir(experiment))
     check_unused(folder.path)
-    federated, network = load_inputs(experiment, data_dir, dataset)  # before anything is written: it may refuse
+    federated, network = load_inputs(experiment, data_dir, dataset)  # may raise, so before anything is written
     experiment, network = settle_network(experiment, network)
     with exclusive(folder.path, "program"):
-        check_unused(folder.path)  # another run may have begun here while the data was loaded
+        check_unused(folder.path)  # another run may have started here while the data was loaded
         folder.write_experiment(experiment)
         return _continue(folder, experiment, federated, network, workers, listener)
 
@@ -95,7 +95,7 @@ def resume(
     """Continue an interrupted run; it ends with the same bits as if it had not been interrupted.
 
     Args:
-        out: the run directory; a finished run is returned as it is.
+        out: the run directory; a finished run is returned unchanged.
         data: the same samples again, if the run was started with `data=...`.
         workers: client processes; one per core by default, 0 to train in this process.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
@@ -103,7 +103,7 @@ def resume(
 
     Raises:
         UserError: there is no run, or its data or checkpoint cannot be read.
-        Interrupted: on Ctrl-C, again.
+        Interrupted: on Ctrl-C.
     """
     folder = RunDir(Path(out))
     experiment = folder.read_experiment()
@@ -148,10 +148,10 @@ def _continue(
 
 
 def check_unused(path: Path) -> None:
-    """Refuse a folder for a new run unless it is absent or empty; the lock of a run that was refused may be in it.
+    """Refuse a folder for a new run unless it is missing or empty; the lock file of a refused run may be in it.
 
     Raises:
-        UserError: it holds something, or cannot be made, since a folder above it is a file or may not be written.
+        UserError: it is not empty, or cannot be created, since a parent is a file or not writable.
     """
     if RunDir(path).exists():
         raise UserError(f"{path} already holds a run.", f"rofl resume {path}, or another --out")

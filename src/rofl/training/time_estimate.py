@@ -1,4 +1,4 @@
-"""How long a run will take on this machine, from timed training steps of its method and network."""
+"""Estimates the time of a run on this machine from a few timed training steps of its method and network."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -20,13 +20,13 @@ from rofl.training.records import LAST_ROUNDS
 _FORWARD_SHARE = 0.33  # the cost of a forward pass, as a share of a training step
 _TIMED_BATCHES = 2
 _FIRST_BATCH = 4  # samples in the first batches that are timed
-_LONG = 0.2  # seconds after which those are enough: a full batch of a large network takes many seconds
+_LONG = 0.2  # seconds above which these suffice: a full batch of a large network takes many seconds
 _BATCH = 50  # of a method that has no setting for it
 
 
 @dataclass(frozen=True)
 class DataSize:
-    """The size of the data, for the estimate: training and test samples, their shape, and the classes."""
+    """The size of the data: training and test samples, their shape, and the classes."""
 
     train: int
     test: int
@@ -61,19 +61,19 @@ PUBLISHED = {
 
 
 def estimate_seconds(experiment: Experiment, size: DataSize, workers: int | None = None) -> float:
-    """Return the seconds that a run will take on this machine, good to a factor of about 1.5.
+    """Return the seconds that a run will take on this machine, accurate to within a factor of about 1.5.
 
     Args:
         experiment: the settings.
-        size: of its data.
-        workers: client processes; the default number where None.
+        size: the size of its data.
+        workers: client processes; the default number if None.
     """
     at_once = max(1, min(default_workers() if workers is None else workers, experiment.cohort))
     return core_seconds(experiment, size) / at_once
 
 
 def core_seconds(experiment: Experiment, size: DataSize) -> float:
-    """Return the seconds that a run will take on one core, or on one device, where the clients train in turn."""
+    """Return the seconds that a run will take on one core or device, on which the clients train in turn."""
     data = experiment.data
     train, test = min(size.train, data.train or size.train), min(size.test, data.test or size.test)
     each = data.samples_per_client if data.partition == "sampled" else train / experiment.clients
@@ -97,7 +97,7 @@ class _Step:
 
     @classmethod
     def of(cls, experiment: Experiment, size: DataSize) -> "_Step":
-        """Return the step of an experiment on data of this size; weights start at random, which costs the same."""
+        """Return the step of an experiment on data of this size, with random weights, which take the same time."""
         network = network_for_shape(experiment, size.shape, size.classes).without_weights()
         batch, frozen = int(experiment.method.get("batch", _BATCH)), None
         if network.freeze:
@@ -110,7 +110,7 @@ class _Step:
 
 @cache
 def _sample_seconds(step: _Step) -> float:
-    """Return the seconds of a client's training divided by the samples that it sees, from an epoch of two batches."""
+    """Return the seconds per sample of a client's training, from an epoch of two batches."""
     _time_client(step, _FIRST_BATCH)  # prepares torch
     seconds = _time_client(step, _FIRST_BATCH)
     if seconds > _LONG or step.batch <= _FIRST_BATCH:
@@ -120,11 +120,11 @@ def _sample_seconds(step: _Step) -> float:
 
 @cache
 def _feature_seconds(network: NetworkSpec) -> float:
-    """Return the seconds of a forward pass divided by its samples."""
+    """Return the seconds per sample of a forward pass."""
     net = network.build().to(devices()[0]).predictor()
     seconds = []
     with torch.no_grad():
-        for _ in range(2):  # the first one prepares torch
+        for _ in range(2):  # the first pass includes torch's setup
             started = time.process_time() if net.device.type == "cpu" else time.perf_counter()
             net(torch.zeros(_FIRST_BATCH, *network.shape, device=net.device))
             seconds.append((time.process_time() if net.device.type == "cpu" else time.perf_counter()) - started)
@@ -132,7 +132,7 @@ def _feature_seconds(network: NetworkSpec) -> float:
 
 
 def _time_client(step: _Step, batch: int) -> float:
-    """Return the seconds of one local epoch of a client that has two batches of blank samples."""
+    """Return the seconds of one local epoch of a client with two batches of blank samples."""
     settings = {**step.experiment.method, "batch": batch, "epochs": 1}
     known = {key: value for key, value in settings.items() if key in step.experiment.method}
     method = step.experiment.model_copy(update={"method": known}).build_method()
@@ -142,7 +142,7 @@ def _time_client(step: _Step, batch: int) -> float:
     rows = torch.arange(count, device=device)
     transform = Identity((), ()) if step.is_table else Transform((0.5,) * channels, (0.25,) * channels)
     data = ClientDataset(pixels.to(device), rows, rows % step.network.classes, step.network.classes, transform)
-    # on a CPU the process's own time: that of a run on free cores, whatever else the machine does at the moment
+    # on a CPU the process time: independent of other load on the machine
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     state = method.init(net)
     started = clock()

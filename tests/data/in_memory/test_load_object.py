@@ -46,7 +46,7 @@ def test_a_frame_with_paths_has_images(tmp_path: Path) -> None:
     frame = pd.DataFrame({"path": map(str, paths), "label": [path.parent.name for path in paths]})
     found = rofl.as_dataset(frame.assign(client=[path.parent.parent.name for path in paths]))
     assert (found.shape, found.classes, found.clients) == ((1, 8, 8), ("cat", "dog", "ox"), ("site 2", "site 10"))
-    with pytest.raises(UserError, match="names an image that is not there: nowhere"):
+    with pytest.raises(UserError, match="names an image that does not exist: nowhere"):
         rofl.as_dataset(pd.DataFrame({"path": ["nowhere"], "label": ["x"]}))
     with pytest.raises(UserError, match="has no column 'label'"):
         rofl.as_dataset(pd.DataFrame({"weight": [1, 2]}))
@@ -106,7 +106,7 @@ def test_samples_that_are_not_understood_are_refused() -> None:
         ([(image, 0), ("a text", 1)], "do not mix"),
         ([(image, 0.5)], "the label 0.5"),
         ([(image, None)], "has no label"),
-        ([image], "from which no image and label follow"),
+        ([image], "not an image with a label"),
         ([(torch.full((1, 8, 8), -2.0), 0)], "Pixels lie between -2"),
         ([(np.zeros((2, 3, 4, 5)), 0)], "the shape"),
     ):
@@ -181,5 +181,5 @@ def test_an_image_of_a_folder_may_not_lie_elsewhere(tmp_path: Path) -> None:
         writer.write_table(rows)
     (tmp_path / "saved" / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
     (tmp_path / "saved" / "dataset_info.json").write_text('{"features": {"image": {"_type": "Image"}, "label": {}}}')
-    with pytest.raises(UserError, match="leads out of"):
+    with pytest.raises(UserError, match="is outside"):
         load_user_data(UserSource(str(tmp_path / "saved")))

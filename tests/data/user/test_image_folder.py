@@ -135,7 +135,7 @@ def test_empty_classes_and_clients_are_told(tmp_path):
         (["1.png"], "The image 1.png in {root} is in no class folder."),
         (["1.png", "x/1.png"], "The image 1.png in {root} is in no class folder."),
         (["a/x/1.png", "y/2.png"], "Images lie at two depths in {root}: y/2.png, but a/x/1.png."),
-        (["a/x/deep/1.png"], "The image a/x/deep/1.png in {root} lies too deep."),
+        (["a/x/deep/1.png"], "The image a/x/deep/1.png in {root} is nested too deeply."),
         (
             ["train/1.png", "test/2.png"],
             "The folders test, train in {root} hold images but no class folders, so none has a label.",

@@ -127,7 +127,7 @@ def test_a_class_that_only_the_test_part_has_is_left_out_with_a_note(photos):
     save(photos / "test" / "yak" / "t.png", picture(0, 2))
     images = taken(photos)
     assert (len(images.test), images.classes) == (1, CLASSES)
-    assert images.note == "Left out, since nobody trains their class: 1 test sample of yak."
+    assert images.note == "Left out, since their class is not in the training part: 1 test sample of yak."
     (photos / "test" / "dog" / "t.png").unlink()
     assert refused(photos) == f"No sample of {photos} is left for testing."
 
@@ -184,7 +184,7 @@ def test_mixed_sizes_and_modes_become_one(photos):
     ("path", "sentence"),
     [
         ("absent", "There is no {path}."),
-        ("notes.txt", "{path} is none of the forms that are known."),
+        ("notes.txt", "{path} is not in a known form."),
         ("empty", "There are no images in {path}."),
         ("one", "All samples in {path} are of one class, 'x'; two are needed."),
         ("broken", "There is no sample to train with in {path}."),

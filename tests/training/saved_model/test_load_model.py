@@ -164,7 +164,7 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(finished: Path, tmp_path
     ):
         with pytest.raises(UserError, match=words):
             model.predict(inputs)
-    with pytest.raises(UserError, match="takes pixels, and has no codes"):
+    with pytest.raises(UserError, match="takes pixels and has no codes"):
         images.codes([])
 
 

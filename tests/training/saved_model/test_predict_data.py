@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(finished: Path, tmp_path: 
         ("images", finished / "farm.csv", "is a table, and the model was trained on images"),
         ("rows", finished / "photos", "has images, and the model was trained on a table"),
         ("images", tmp_path / "empty", "There are no images in"),
-        ("images", tmp_path / "notes.txt", "none of the forms that are known"),
+        ("images", tmp_path / "notes.txt", "not in a known form"),
         ("images", tmp_path / "nowhere", "There is no"),
         ("photos", finished / "photos", "is not a run folder"),
     ):

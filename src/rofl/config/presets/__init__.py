@@ -1,4 +1,4 @@
-"""Presets: settings by name, the paper's and quick ones, and settings that suit user data."""
+"""Presets: named settings of the paper, quick ones, and settings chosen for user data."""
 
 from typing import Any
 

@@ -1,10 +1,9 @@
 """CIFAR-10 on two cores: network, steps and schedule chosen for accuracy per unit of time, the same for all methods.
 
-docs/decisions/0016-cifar10-on-two-cores.md says what was tried.
+docs/decisions/0016-cifar10-on-two-cores.md records the alternatives.
 """
 
-from rofl.config.presets.preset_settings import Preset
-from rofl.config.presets.starts import self_labels
+from rofl.config.presets.preset_settings import Preset, self_labels
 from rofl.core.settings import Settings
 
 _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
@@ -15,16 +14,16 @@ _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
     "lr_warmup": 0.1,
 }
 _LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 150
-_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; nothing is learnt by heart in so few passes
+_PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; so few passes memorize nothing
 _RATE = {"lr": 0.05}
 
 
 def _methods(rounds: int, start: float) -> dict[str, Settings]:
-    """Return what is special to methods.
+    """Return the hyper-parameters of each method.
 
     Args:
         rounds: of the run.
-        start: the share of the rounds after which labels are changed: when the model is right on most images.
+        start: the share of the rounds after which methods change labels; by then the model is right on most images.
     """
     methods = {name: dict(own) for name, own in self_labels(round(start * rounds)).items()}
     del methods["selflearning"]["lr"]
@@ -45,7 +44,7 @@ def _lite(name: str, about: str, noise: Settings) -> Preset:
             "cohort": 2,
             "evaluate_every": 6,
         },
-        {**_methods(_LITE_ROUNDS, 0.8), "rofl": {"t_pl": _LITE_ROUNDS + 1}},  # no model deserves it in so short a run
+        {**_methods(_LITE_ROUNDS, 0.8), "rofl": {"t_pl": _LITE_ROUNDS + 1}},  # too short for pseudo-labels to help
     )
 
 
@@ -56,7 +55,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         name: The preset's name.
         about: What the images are.
         noise: The settings of the noise.
-        model: The network; the one for speed where absent.
+        model: The network; the fast one if None.
     """
     time = "2 hours" if model else "20 minutes"
     return Preset(
@@ -77,7 +76,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
 
 
 _HUMAN = {"kind": "human"}
-_CNN9 = {"name": "cnn9", "width": 0.25}  # tells the network from the method
+_CNN9 = {"name": "cnn9", "width": 0.25}  # separates the effect of the network from that of the method
 CIFAR = {
     "cifar10-lite": _lite("cifar10-lite", "CIFAR-10", {}),
     "cifar10n-lite": _lite("cifar10n-lite", "CIFAR-10 with people's own wrong labels", _HUMAN),

@@ -1,7 +1,7 @@
-"""How large a run on user images is: the largest network, epochs and rounds that fit into a time on two cores.
+"""The size of a run on user images: the largest network, epochs and rounds that fit a time budget on two cores.
 
 The choice depends on the data alone, not on the machine, so that the same data gives the same settings everywhere.
-`rofl.training.time_estimate` then says how long the run will take where it is started.
+`rofl.training.time_estimate` then estimates the time on the machine at hand.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rofl.data.user.source import MOST_PIXELS
 
 Effort = Literal["quick", "default", "thorough"]
 
-_MINUTES: dict[Effort, float] = {"quick": 3, "default": 10}  # until the result, on two cores
+_MINUTES: dict[Effort, float] = {"quick": 3, "default": 10}  # time budget on two cores
 _CORES = 2
 # Seconds of a training step by its images, rofl on one core of an Intel Xeon at 2 to 3 GHz: by width at 32 x 32 pixels,
 # and proportional to the pixels.
@@ -29,12 +29,12 @@ _CHOICES = (  # width of cnn9, local epochs, rounds: the first that fits is take
     (0.125, 1, 15),
 )
 _THOROUGH = (1.0, 5, 100)  # the paper's for MNIST
-_PIXELS: dict[Effort, int] = {"quick": 2_400_000, "default": MOST_PIXELS, "thorough": 0}  # of all images; 0: any number
+_PIXELS: dict[Effort, int] = {"quick": 2_400_000, "default": MOST_PIXELS, "thorough": 0}  # of all images; 0: no limit
 
 
 @dataclass(frozen=True)
 class RunSize:
-    """The part of the settings that decides how long a run on images takes."""
+    """The settings that determine how long a run on images takes."""
 
     model: dict[str, Any]
     epochs: int
@@ -42,7 +42,7 @@ class RunSize:
 
     @property
     def relabel_round(self) -> int:
-        """The round from which methods change labels: a third into the run, as in the paper's MNIST."""
+        """The first round in which methods change labels: a third into the run, as for MNIST in the paper."""
         return max(1, self.rounds // 3)
 
 
@@ -51,9 +51,9 @@ def run_size(side: int, samples: float, effort: Effort = "default", cores: int =
 
     Args:
         side: pixels of an image's side.
-        samples: images that are trained on in one local epoch of a round, over all clients that share the cores.
-        effort: "thorough" for the paper's size, whatever it takes.
-        cores: that train at once.
+        samples: images in one local epoch of a round, over all clients that share the cores.
+        effort: "thorough" for the paper's size, however long it takes.
+        cores: the number of cores that train in parallel.
     """
     if effort == "thorough":
         width, epochs, rounds = _THOROUGH
@@ -66,19 +66,19 @@ def run_size(side: int, samples: float, effort: Effort = "default", cores: int =
     return RunSize(_model(side, width), epochs, rounds)
 
 
-FROZEN_SIDE = 224  # pixels at most where each image passes a frozen network once; most pretrained ones know this size
+FROZEN_SIDE = 224  # pixels at most if each image passes a frozen network once; most pretrained ones know this size
 _FROZEN_SHARE = (
-    12  # times as many pixels: a pass forward takes a third of a training step, and there is one, not dozens
+    12  # factor of the pixel limit: one forward pass costs a third of a training step, and there is one, not dozens
 )
 
 
 def frozen_pixels(effort: Effort) -> int:
-    """Return how many pixels all images may have together where each passes the network once; 0 for any number."""
+    """Return the largest total number of pixels if each image passes the network once; 0 for no limit."""
     return _FROZEN_SHARE * _PIXELS[effort]
 
 
 def pixel_budget(effort: Effort) -> int:
-    """Return how many pixels all images may have together before they are made smaller; 0 for any number."""
+    """Return the largest total number of pixels before images are made smaller; 0 for no limit."""
     return _PIXELS[effort]
 
 

@@ -1,7 +1,6 @@
 """The paper's own settings for one run, from the supplement's section "Implementation details"."""
 
-from rofl.config.presets.preset_settings import Preset
-from rofl.config.presets.starts import federated_starts
+from rofl.config.presets.preset_settings import Preset, federated_starts
 
 _FEDERATION = {"clients": 100, "cohort": 10}  # "the number of clients to 100, and 10 clients are selected"
 _CLOTHING_NOISE = 0.3846  # "the overall noise ratio is approximately 38.46%"

@@ -1,7 +1,6 @@
 """Presets that finish on a laptop within minutes."""
 
-from rofl.config.presets.preset_settings import Preset
-from rofl.config.presets.starts import self_labels
+from rofl.config.presets.preset_settings import Preset, self_labels
 
 SELF_LABELS = self_labels(10)  # a third into the run, as the paper's MNIST
 

@@ -1,4 +1,4 @@
-"""Settings for user data, chosen by its size, its shape and the clients that it names."""
+"""Settings for user data, chosen from its size, its shape and its clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,9 +8,8 @@ from typing import Any
 
 from rofl.config.overrides import apply_overrides
 from rofl.config.presets.effort import FROZEN_SIDE, Effort, frozen_pixels, pixel_budget, run_size
-from rofl.config.presets.preset_settings import Preset
+from rofl.config.presets.preset_settings import Preset, self_labels
 from rofl.config.presets.quick import SELF_LABELS
-from rofl.config.presets.starts import self_labels
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.core.settings import Settings
 from rofl.data import Dataset
@@ -23,24 +22,24 @@ from rofl.models.hf_network import PREFIX
 
 _MIN_PATIENCE = 10  # rounds
 _MAX_COHORT = 10  # clients a round
-_MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # where the data names no clients: how many there are, and samples of each
+_MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # of data without clients: the most clients, and the least samples of each
 _BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
-_METHOD = "rofl-plus"  # nobody knows how many labels are wrong, nor how hard the data is
+_METHOD = "rofl-plus"  # the noise ratio and the difficulty of the data are unknown
 _NO_SETTINGS: Settings = {}
-_FORM = ("data.side", "data.channels", "data.tokenizer")  # in which samples in memory are read
+_FORM = ("data.side", "data.channels", "data.tokenizer")  # how samples in memory are read
 
 
 def from_data(
     path: object, *, progress: Progress | None = None, effort: Effort = "default", **changes: Any
 ) -> Experiment:
-    """Return an experiment on your data, with all settings chosen to suit it.
+    """Return an experiment on user data, with settings chosen for it.
 
     Args:
         path: a folder `<client>/<class>/*.png` or `<class>/*.png`, a manifest or a table (.csv, .parquet), an .npz, or
-            a folder of Hugging Face's `save_to_disk`; or an object that `rofl.as_dataset` takes, which `rofl.run` is
-            then given too, as `data`.
-        progress: called with the number of images that are decoded, and of all.
-        effort: how large the run is: "quick", "default" (about 10 minutes on two cores) or "thorough".
+            a Hugging Face folder's `save_to_disk`; or an object that `rofl.as_dataset` accepts; pass the same
+            object to `rofl.run` as `data`.
+        progress: called with the numbers of decoded images and of all images.
+        effort: the size of the run: "quick", "default" (about 10 minutes on two cores) or "thorough".
         changes: any settings, with two underscores for the dot of a key, as in `data__test_path="tests"`.
 
     Raises:
@@ -67,20 +66,22 @@ def choose_for_data(
     """Return the experiment for user data, and the data itself.
 
     Args:
-        path: where the data is.
-        changes: settings with dotted keys; they win over all others.
-        base: settings of a file, in tables; they win over what is chosen here.
-        progress: called with the number of images that are decoded, and of all.
+        path: the path of the data.
+        changes: settings with dotted keys; they override all others.
+        base: settings of a file, in tables; they override the choices made here.
+        progress: called with the numbers of decoded images and of all images.
         effort: how large the run is.
     """
     test_path = {key: _absolute(changes[key]) for key in ("data.test_path",) if changes.get(key)}
     dotted = {**changes, "data.path": _absolute(path), **test_path}  # a run may be resumed from another folder
     dotted |= tokenizer_setting(apply_overrides(base, dotted))
     given = apply_overrides(base, dotted)
+    frozen = _is_frozen(given)
+    most_pixels = frozen_pixels(effort) if frozen else pixel_budget(effort)
     spec = parse_experiment({"data": given["data"]}).data
-    source = replace(spec.source, fingerprint="", most_pixels=pixel_budget(effort))
-    if _is_frozen(given):
-        source = replace(source, most_pixels=frozen_pixels(effort), most_side=FROZEN_SIDE)
+    source = replace(spec.source, fingerprint="", most_pixels=most_pixels)
+    if frozen:
+        source = replace(source, most_side=FROZEN_SIDE)
     images = load_user_data(source, progress)
     dotted = {"data.fingerprint": images.fingerprint, **dotted}
     chosen = _choose(images, given, spec.title, effort)
@@ -92,7 +93,7 @@ def choose_for_dataset(images: Dataset, changes: Settings, effort: Effort = "def
 
     Args:
         images: the samples.
-        changes: settings with dotted keys; they win over all others.
+        changes: settings with dotted keys; they override all others.
         effort: how large the run is.
     """
     given = apply_overrides({"data": {}}, changes)
@@ -106,7 +107,7 @@ def _choose(images: Dataset, given: Settings, title: str, effort: Effort) -> Set
 
     Args:
         images: the data set.
-        given: settings that somebody gave, in tables.
+        given: the user's settings, in tables.
         title: the name of the data.
         effort: how large the run is.
     """
@@ -118,14 +119,14 @@ def _choose(images: Dataset, given: Settings, title: str, effort: Effort) -> Set
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What the choice of settings depends on.
+    """The properties of data that the choice of settings depends on.
 
     Attributes:
-        sizes: Samples of each client that the data names; one number, of all samples, where it names none.
+        sizes: Samples of each client; the number of all samples if the data names no clients.
         shape: Channels, height and width of an image.
         is_table: Whether the samples are rows of a table, or texts.
         is_text: Whether they are texts.
-        at_sites: Whether each client trains on a machine of its own.
+        at_sites: Whether each client trains on its own machine.
         effort: How large the run is.
     """
 
@@ -138,11 +139,11 @@ class DataSummary:
 
 
 def choose_settings(summary: DataSummary, given: Settings, title: str, clients: int) -> Settings:
-    """Return settings that suit user data, in tables.
+    """Return settings for user data, in tables.
 
     Args:
         summary: Sizes and shape of the data.
-        given: Settings that somebody gave; the method is taken from them.
+        given: The user's settings, which name the method.
         title: The name of the data.
         clients: The number of clients.
     """
@@ -151,13 +152,13 @@ def choose_settings(summary: DataSummary, given: Settings, title: str, clients: 
         method.get("name") if isinstance(method, Mapping) else None
     )
     name = model.get("name", "") if isinstance(model, Mapping) else ""
-    if ":" in str(name):  # a network of others has a width of its own
+    if ":" in str(name):  # networks of other packages have their own width
         return {**chosen, "model": {key: value for key, value in chosen["model"].items() if key != "width"}}
     return chosen
 
 
 def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
-    """Return the summary of user data, and the number of clients that it names; 0 where they are not to be used."""
+    """Return the summary of user data and the number of its clients; 0 if another partition is set."""
     named = len(images.clients) if given["data"].get("partition", "natural") == "natural" else 0
     total = len(images.train_labels)
     sizes = images.owners.bincount(minlength=named).tolist() if named and images.owners is not None else [total]
@@ -166,7 +167,7 @@ def _summarize(images: Dataset, given: Settings) -> tuple[DataSummary, int]:
 
 def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
     """Return a preset for user data: the network, the batch size and the federation."""
-    counted = clients if isinstance(clients, int) and clients > 0 else 1  # a wrong one is refused later
+    counted = clients if isinstance(clients, int) and clients > 0 else 1  # `parse_experiment` refuses a wrong one
     cohort = min(counted, _MAX_COHORT)
     named = len(summary.sizes) > 1
     size = int(median(summary.sizes)) if named else summary.sizes[0] // counted
@@ -199,7 +200,7 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
 
 
 def _patience(rounds: int) -> int:
-    """Return after how many rounds without a rise of agreement a run stops."""
+    """Return the number of rounds without an improvement after which a run stops."""
     return max(_MIN_PATIENCE, rounds // 3)
 
 

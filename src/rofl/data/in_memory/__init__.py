@@ -1,4 +1,4 @@
-"""Objects of other libraries as data sets: pandas frames, `torch.utils.data.Dataset`, Hugging Face `datasets`.
+"""Data sets from objects of other libraries: pandas, `torch.utils.data.Dataset`, Hugging Face `datasets`.
 
-None of these libraries is imported: their objects are read by the names that they have. May import: core, data.
+None of these libraries is imported: objects are recognised by their attributes. May import: core, data.
 """

@@ -1,4 +1,4 @@
-"""Samples of a data frame: rows of a table, texts, or paths of images."""
+"""Samples from a data frame: rows of a table, texts, or paths of images."""
 
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,16 @@ from rofl.data.user.cell_texts import cell_text
 from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
-_FRAME = Path("the data frame")  # in error messages, where a file has its path
+_FRAME = Path("the data frame")  # the name of the source in error messages
 
 
 def is_frame(source: object) -> bool:
-    """Return whether an object is a data frame, of pandas or of a library with the same names."""
+    """Return whether an object is a pandas data frame, or one with the same interface."""
     return hasattr(source, "columns") and hasattr(source, "iloc")
 
 
 def frame_columns(frame: Any) -> c.Columns:
-    """Return the cells of a data frame as texts, by cleaned column names.
+    """Return the cells of a data frame as strings, by cleaned column names.
 
     Raises:
         UserError: two columns have the same name, or there is no row.
@@ -35,11 +35,11 @@ def frame_columns(frame: Any) -> c.Columns:
 def list_frame(frame: Any) -> Listing:
     """Return the rows of a data frame as samples.
 
-    Its columns are those of a table or manifest file: `label` and, if they are there, `client`, `part` and `id`; with a
+    Its columns are those of a table or manifest file: `label` and, if present, `client`, `part` and `id`; with a
     column `path` the samples are images, whose paths may lie anywhere.
 
     Raises:
-        UserError: a column or one of its values is missing, or a file is not there.
+        UserError: a column or one of its values is missing, or a file does not exist.
     """
     columns = frame_columns(frame)
     if "path" not in columns:
@@ -47,7 +47,7 @@ def list_frame(frame: Any) -> Listing:
     paths = [Path(name).expanduser() for name in c.required_column(_FRAME, columns, "path")]
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:
-        raise UserError(f"The data frame names an image that is not there: {missing}.", "paths of image files")
+        raise UserError(f"The data frame names an image that does not exist: {missing}.", "paths of image files")
     rows = zip(
         columns.get("id") or [str(row) for row in range(len(paths))],
         c.required_column(_FRAME, columns, "label"),

@@ -19,18 +19,18 @@ def as_dataset(
 
     Args:
         source: a `Dataset`, which is returned as it is; a data frame with a column `label`; a Hugging Face data set, or
-            a dictionary of its splits; any object with `images` or `data`, `labels` or `targets` and, if they are
-            there, `clients` or `owners`, `classes`, `test_images` and `test_labels` as keys or attributes, such as an
-            opened .npz file or a data set of torchvision; or a `torch.utils.data.Dataset` of (image, label).
+            a dictionary of its splits; any object with `images` or `data`, `labels` or `targets` and, if
+            present, `clients` or `owners`, `classes`, `test_images` and `test_labels` as keys or attributes, such as an
+            opened .npz file or a torchvision data set; or a `torch.utils.data.Dataset` of (image, label).
         test: another object with images and labels as keys or attributes, which are the test part, such as
             torchvision's `train=False`.
         name: of the data set, for summaries.
-        side: pixels to which images of several sizes are made square; 0 to choose. Arrays keep their size.
-        channels: of such images; 0 to choose.
+        side: the side in pixels to which images of different sizes are resized; 0 to choose. Arrays keep their size.
+        channels: the channels of such images; 0 to choose.
         tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
 
     Raises:
-        UserError: the object is something else, or its samples do not fit together.
+        UserError: the object is of another kind, or its samples do not match.
 
     >>> import numpy as np
     >>> as_dataset({"images": np.zeros((10, 8, 8), np.uint8), "targets": [0, 1] * 5}).classes
@@ -46,7 +46,7 @@ def as_dataset(
 
 
 def _list_object(source: Any) -> Listing | None:
-    """Return the samples of an object of another library; None where it holds arrays."""
+    """Return the samples of an object of another library; None if the object holds arrays."""
     if is_frame(source):
         return list_frame(source)
     if is_hf_dataset(source):

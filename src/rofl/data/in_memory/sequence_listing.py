@@ -1,4 +1,4 @@
-"""Samples of a `torch.utils.data.Dataset`, or of any other sequence of samples with their labels."""
+"""Samples from a `torch.utils.data.Dataset`, or from any other sequence of labelled samples."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,22 +14,22 @@ from rofl.data.user.text_encoder import TEXT
 from rofl.errors import UserError
 
 _HINT = "samples (image, label) or (image, label, client), or dictionaries with image, label and client"
-_INPUTS = ("image", "pixels", "input", "text", "x")  # keys of a sample that is a dictionary; the first that is there
+_INPUTS = ("image", "pixels", "input", "text", "x")  # keys of a sample that is a dictionary; the first one found
 _LABELS = ("label", "target", "y")
 
 
 def is_sequence_of_samples(source: object) -> bool:
-    """Return whether an object has a length and gives samples by their number, as a map-style data set of torch."""
+    """Return whether an object has a length and is indexable, like a map-style torch data set."""
     if isinstance(source, str | bytes | Mapping | np.ndarray | Tensor):
         return False
     return hasattr(source, "__len__") and hasattr(source, "__getitem__")
 
 
 def list_sequence(source: Any) -> Listing:
-    """Return all samples of a data set, each asked for once.
+    """Return all samples of a data set; each is read once.
 
-    An image is an image of PIL, an array (H, W) or (H, W, C), or a tensor (C, H, W), in uint8 or from 0 to 1; a row of
-    a table is an array or tensor (F,); a text is a string. Labels are numbers or texts; where the data set has names
+    An image is a PIL image, an array (H, W) or (H, W, C), or a tensor (C, H, W), in uint8 or from 0 to 1; a row of
+    a table is an array or tensor (F,); a text is a string. Labels are numbers or texts; if the data set has names
     for its classes (`classes`), numbers are indices into them.
 
     Raises:
@@ -68,13 +68,13 @@ def _inputs(sample: Any, row: int) -> Any:
             return found
     elif isinstance(sample, Sequence) and 2 <= len(sample) <= 3:
         return sample[0]
-    raise UserError(f"Sample {row} is a {type(sample).__name__}, from which no image and label follow.", _HINT)
+    raise UserError(f"Sample {row} is a {type(sample).__name__}, not an image with a label.", _HINT)
 
 
 def _content(inputs: Any, row: int) -> Content:
     if isinstance(inputs, str):
         return (inputs,)
-    if hasattr(inputs, "convert"):  # an image of PIL
+    if hasattr(inputs, "convert"):  # a PIL image
         known = inputs if inputs.mode in ("L", "LA", "RGB", "RGBA") else inputs.convert("RGB")
         pixels: np.ndarray = np.asarray(known)
         return pixels

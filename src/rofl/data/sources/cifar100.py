@@ -16,7 +16,7 @@ _ARCHIVE = RemoteFile(
     "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     "md5:03b5dce01913d631647c71ecec9e9cb8",
 )
-_FOLDER = "cifar100"  # in which both are looked for, unless the coarse one has a folder of its own
+_FOLDER = "cifar100"  # the common folder, unless the coarse set has its own folder
 _LABELS = {"coarse": 0, "fine": 1}  # the bytes before the pixels
 _COUNTS = {"coarse": 20, "fine": 100}
 _TRANSFORM = Transform(mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762), crop=4, flip=True)

@@ -57,7 +57,7 @@ def read_cifar10n(folder: Path, name: str, truth: Tensor) -> Tensor:
 def _read_arrays(path: Path, *keys: str) -> list[np.ndarray]:
     """Return arrays of the file, each of 50,000 classes."""
     if not path.is_file():
-        raise UserError(f"There is no {path}, so people's labels for CIFAR-10 are not at hand.", _HOW)
+        raise UserError(f"There is no {path}, so the human labels of CIFAR-10 are missing.", _HOW)
     try:
         found, _ = read_array_archive(path, keys)
         arrays = [found[key] for key in keys]

@@ -22,7 +22,7 @@ def load_clothing1m(folder: Path) -> Dataset:
     """Clothing1M, 1,000,000 photographs from shops with wrong labels; from its authors only.
 
     The noisy training part, the clean test part, and the clean validation part for `data.validation`. The true labels
-    of the training images are not known, so the given ones are used in their place.
+    of the training images are unknown, so the given ones are used instead.
     """
     if not folder.is_dir():
         raise UserError(f"Clothing1M is not in {folder}.", _get(folder))
@@ -78,7 +78,7 @@ def _labels(path: Path) -> dict[str, int]:
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the classes from the published file, or the built-in ones if it is not there."""
+    """Return the names of the classes from the published file, or the built-in ones if it is missing."""
     path = _find(folder, "category_names_eng.txt")
     if path is None:
         return CLASSES
@@ -89,7 +89,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 
 
 def _require(folder: Path, name: str) -> Path:
-    """Return the path of a text file that must be there."""
+    """Return the path of a required text file."""
     path = _find(folder, name)
     if path is None:
         raise UserError(f"{name} is neither in {folder} nor in {folder / 'annotations'}.", _get(folder))
@@ -110,8 +110,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _get(folder: Path) -> str:
-    """Return the hint how to get the data set."""
+    """Return the hint on how to get the data set."""
     return (
-        f"ask its authors for it (https://github.com/Cysu/noisy_label), for nobody else may hand it out, and unpack "
+        f"ask its authors for it (https://github.com/Cysu/noisy_label), who alone may distribute it, and unpack "
         f"images and annotations in {folder}"
     )

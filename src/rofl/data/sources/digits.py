@@ -1,4 +1,4 @@
-"""Scikit-learn's digits: 1797 images of 8 x 8 that come with the package, so that nothing is downloaded."""
+"""Scikit-learn's digits: 1797 images of 8 x 8 that are part of the package; nothing is downloaded."""
 
 import functools
 import gzip
@@ -22,7 +22,7 @@ def load_digits(folder: Path | None = None) -> Dataset:
     table = _read_table()
     pixels = (table[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).round().to(torch.uint8)
     labels = table[:, -1].long()
-    order = torch.randperm(len(labels), generator=generator(0, "digits"))  # fixed: it does not depend on the run's seed
+    order = torch.randperm(len(labels), generator=generator(0, "digits"))  # fixed, independent of the run's seed
     train, test = order[_TEST:], order[:_TEST]
     return Dataset(
         name="digits",

@@ -17,7 +17,7 @@ from rofl.errors import UserError
 _ARCHIVE = RemoteFile(
     "gzip.zip", "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip", "md5:58c8d27c78d21e728a6bc7b3cc06412e"
 )
-_FOLDER = "emnist"  # in which all splits are looked for, unless a split has a folder of its own
+_FOLDER = "emnist"  # the common folder, unless a split has its own folder
 _MERGED = "abdefghnqrt"  # lower-case letters that look unlike their upper case; the others are one class with it
 _TRANSFORM = Transform(mean=(0.1751,), std=(0.3332,), crop=2)
 
@@ -38,7 +38,7 @@ def load_emnist_digits(folder: Path) -> Dataset:
 
 
 def _load(folder: Path, split: str, classes: str, first: int = 0) -> Dataset:
-    """Return a split; its labels count from `first` in the files, and its images lie on their side there."""
+    """Return a split; in the files, labels start at `first` and images are transposed."""
     folder = folder if folder.is_dir() else folder.with_name(_FOLDER)
     names = [f"emnist-{split}-{part}" for part in ("train-images-idx3", "train-labels-idx1")]
     names += [name.replace("train", "test") for name in names]
@@ -54,7 +54,7 @@ def _upright(images: Tensor) -> Tensor:
 
 
 def _values(folder: Path, name: str) -> Tensor:
-    """Return the values of one file, in the folder as it is or compressed, or in the archive."""
+    """Return the values of one file: plain or compressed in the folder, or in the archive."""
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return read_idx(path)

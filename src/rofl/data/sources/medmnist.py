@@ -1,4 +1,4 @@
-"""The medical sets of MedMNIST (Yang et al. 2023), each from its .npz file; those with one label an image."""
+"""The MedMNIST data sets (Yang et al. 2023) with one label per image, each from its .npz file."""
 
 import zipfile
 import zlib
@@ -13,7 +13,7 @@ from rofl.data.dataset import Dataset
 from rofl.data.transforms import Transform
 from rofl.errors import UserError
 
-_FOLDER = "medmnist"  # in which all are looked for, unless a set has a folder of its own
+_FOLDER = "medmnist"  # the common folder, unless a set has its own folder
 _ORGANS = (
     *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right"),
     *("liver", "lung-left", "lung-right", "pancreas", "spleen"),
@@ -59,11 +59,11 @@ def load_medmnist(folder: Path, name: str) -> Dataset:
     """Return one of the sets; images of any square size, grey or in colours.
 
     Args:
-        folder: that holds `<name>.npz`; where it is absent, the folder `medmnist` beside it.
+        folder: the folder with `<name>.npz`; if it is missing, the folder `medmnist` next to it.
         name: a key of `CLASSES`.
 
     Raises:
-        UserError: the file is not there, cannot be read, or holds something else.
+        UserError: the file is missing, cannot be read, or has another content.
     """
     path = next(
         (place / f"{name}.npz" for place in (folder, folder.with_name(_FOLDER)) if (place / f"{name}.npz").is_file()),
@@ -83,7 +83,7 @@ def load_medmnist(folder: Path, name: str) -> Dataset:
         train_labels=train[1],
         test=test[0],
         test_labels=test[1],
-        transform=Transform(mean=(0.5,) * channels, std=(0.5,) * channels, crop=2),  # as its authors scale them
+        transform=Transform(mean=(0.5,) * channels, std=(0.5,) * channels, crop=2),  # the authors' scaling
         validation=validation,
     )
 

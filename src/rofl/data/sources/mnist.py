@@ -79,7 +79,7 @@ def idx_dataset(name: str, classes: tuple[str, ...], parts: Sequence[Tensor], tr
         transform: from pixels to inputs.
 
     Raises:
-        UserError: they are not images and labels, or do not fit together.
+        UserError: they are not images and labels, or do not match.
     """
     if [part.dim() for part in parts] != [3, 1, 3, 1]:
         raise UserError(f"The files of {name} are not images and labels in turn.", "fetch them again")
@@ -95,7 +95,7 @@ def idx_dataset(name: str, classes: tuple[str, ...], parts: Sequence[Tensor], tr
 
 
 def _read(folder: Path, files: Mapping[str, RemoteFile]) -> list[Tensor]:
-    """Return the values of the four files, compressed or not; those that are not there are downloaded."""
+    """Return the values of the four files, compressed or not; missing ones are downloaded."""
     unpacked = [folder / name.removesuffix(".gz") for name in files]
     return [
         read_idx(path if path.is_file() else fetch(folder, remote))
@@ -126,7 +126,7 @@ def parse_idx(raw: bytes, path: Path) -> Tensor:
         path: where it comes from, for errors.
 
     Raises:
-        UserError: it is incomplete, or something else.
+        UserError: it is incomplete, or not an idx file.
     """
     dimensions = raw[3] if len(raw) >= 4 and raw[:3] == b"\0\0\x08" else 0
     start = 4 + 4 * dimensions

@@ -37,7 +37,7 @@ def read_mat(path: Path) -> tuple[Tensor, Tensor]:
     """Return images (N, 3, 32, 32) uint8 and labels (N,) of a file; its label 10 is the digit 0.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or has another content.
     """
     from scipy.io import loadmat  # slow to import, and only needed here
     from scipy.io.matlab import MatReadError
@@ -46,7 +46,7 @@ def read_mat(path: Path) -> tuple[Tensor, Tensor]:
         content = loadmat(path, variable_names=["X", "y"])
         images, labels = content["X"], content["y"].ravel()
     except (OSError, ValueError, TypeError, KeyError, EOFError, zlib.error, MatReadError, NotImplementedError) as error:
-        raise UserError(f"{path} is no MATLAB file with X and y ({type(error).__name__}).", _AGAIN) from error
+        raise UserError(f"{path} is not a MATLAB file with X and y ({type(error).__name__}).", _AGAIN) from error
     fits = images.dtype == "uint8" and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "iu"
     if not fits or not ((labels >= 1) & (labels <= 10)).all():
         raise UserError(f"{path} does not hold images of 32 x 32 x 3 and a label of 1 to 10 for each.", _AGAIN)

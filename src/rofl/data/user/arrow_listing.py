@@ -1,6 +1,6 @@
-"""Samples of a Hugging Face data set: an object of the package `datasets`, or a folder of its `save_to_disk`.
+"""Samples from a Hugging Face data set: an object of the package `datasets`, or a folder of `save_to_disk`.
 
-Both are Arrow tables with a description of their columns, which pyarrow reads; the package is not needed.
+Both are Arrow tables with typed columns, which pyarrow reads; the package is not needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ class ArrowSplit:
 
     Attributes:
         table: a `pyarrow.Table`.
-        classes: column -> the names of its classes, of the columns that have some.
-        images: the columns of images.
-        folder: of a data set on disk; images that are files lie below it. None for an object in memory.
+        classes: column -> the names of its classes, for class-label columns.
+        images: the image columns.
+        folder: the folder of a data set on disk, which contains its image files. None for an object in memory.
     """
 
     table: Any
@@ -46,11 +46,6 @@ def is_hf_dataset(source: object) -> bool:
     return hasattr(one, "features") and hasattr(one, "column_names") and hasattr(one, "with_format")
 
 
-def is_hf_folder(path: Path) -> bool:
-    """Return whether a folder was written by `save_to_disk`."""
-    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
-
-
 def list_hf_dataset(source: Any) -> Listing:
     """Return the samples of a data set or of its splits `train` and `test`."""
     splits = dict(source) if isinstance(source, Mapping) else {_TRAIN: source}
@@ -61,7 +56,7 @@ def list_hf_folder(path: Path) -> Listing:
     """Return the samples of a folder that `save_to_disk` wrote, of one data set or of the splits `train` and `test`.
 
     Raises:
-        UserError: a file is missing or damaged, or there is neither an image, a text nor a column to learn from.
+        UserError: a file is missing or damaged, or there is no image, text or feature column.
     """
     try:
         if not (path / "dataset_dict.json").is_file():
@@ -116,7 +111,7 @@ def _list_splits(splits: Mapping[str, ArrowSplit], source: str) -> Listing:
 
 
 def _list_split(split: ArrowSplit, source: str) -> Listing:
-    """Return the samples of one split: images where a column has some, else texts, else the rows of a table."""
+    """Return the samples of one split: images if a column has some, else texts, else the rows of a table."""
     names = split.table.column_names
     label = next((name for name in _LABELS if name in names), None) or next(iter(split.classes), None)
     if label is None:
@@ -149,13 +144,13 @@ def _image(cell: Any, name: str, split: ArrowSplit) -> Content:
     if isinstance(cell, Mapping) and cell.get("path"):
         path = (split.folder or Path()) / str(cell["path"])
         if split.folder is not None and not path.resolve().is_relative_to(split.folder.resolve()):
-            raise UserError(f"The image of the sample {name} leads out of {split.folder}.", "images with their bytes")
+            raise UserError(f"The image of the sample {name} is outside {split.folder}.", "images with their bytes")
         return path
     raise UserError(f"The sample {name} has no image.", "leave it out")
 
 
 def _texts(split: ArrowSplit, name: str) -> list[str]:
-    """Return a column as texts; numbers of classes become their names."""
+    """Return a column as strings; class indices become class names."""
     values, names = split.table.column(name).to_pylist(), split.classes.get(name)
     if names is None:
         return [cell_text(value) for value in values]

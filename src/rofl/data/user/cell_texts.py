@@ -1,4 +1,4 @@
-"""Values of tables as texts."""
+"""Conversion of table values to strings."""
 
 import math
 
@@ -6,9 +6,9 @@ _PANDAS_MISSING = ("<NA>", "NaT")
 
 
 def cell_text(value: object) -> str:
-    """Return a value as text, empty where it is missing.
+    """Return a value as a string; empty if it is missing.
 
-    Whole numbers have no ".0", which a column of integers with missing values would get.
+    Integers have no ".0", which a column of integers with missing values would get.
 
     >>> cell_text(3.0), cell_text(0.25), cell_text(None)
     ('3', '0.25', '')

@@ -1,4 +1,4 @@
-"""Check of user data before a run: sizes, duplicates, unreadable files, and small or one-sided clients."""
+"""Checks user data before a run: sizes, duplicates, unreadable files, and small or skewed clients."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -18,25 +18,25 @@ _FEW = 10  # training samples; a client with fewer hardly contributes
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Findings about user data that can be used.
+    """The findings of a check of usable data.
 
     Attributes:
         kind: "images", "table" or "texts".
         samples: The number of samples to "train" and to "test" with.
-        test_part: "given" where the data has a test part, else "split off".
-        clients: Client -> its number of training samples; empty where the data names no clients.
+        test_part: "given" if the data has a test part, else "split off".
+        clients: Client -> its number of training samples; empty if the data names no clients.
         classes: Class -> its number of training samples.
         test_classes: Class -> its number of test samples.
-        duplicates: Where equal samples are -> groups of their names.
+        duplicates: Kind of duplicate -> groups of equal samples, by name.
         unreadable: File -> why it cannot be read.
         classes_of_one_client: The classes that a single client has.
-        clients_with_few_samples: The clients that hardly contribute.
+        clients_with_few_samples: The clients with too few samples to contribute much.
         notes: Sentences about what was left out or assumed.
-        columns: The number of features of a table, or of words of a text that are used; None for images.
-        sizes: The most frequent sizes of images -> how many have it; None for a table, as are all below.
+        columns: The number of features of a table, or of used words of a text; None for images.
+        sizes: Most frequent image sizes -> count; None for a table, like all fields below.
         shorter_side: The "smallest", "median" and "largest" length of images' shorter side, in pixels.
-        modes: The most frequent colour modes of images -> how many have it.
-        becomes: The "side" in pixels and the "channels" that images are decoded to.
+        modes: Most frequent colour modes -> count.
+        becomes: The "side" in pixels and the "channels" of the decoded images.
     """
 
     kind: Literal["images", "table", "texts"]
@@ -61,7 +61,7 @@ def check_user_data(source: UserSource | Path | str, progress: Progress | None =
     """Return findings about user data.
 
     Args:
-        source: where the data is, and how it is read; a path stands for `UserSource(path)`.
+        source: the source, or a path, which stands for `UserSource(path)`.
         progress: called after each decoded image.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Reading of CSV and parquet files as columns of texts."""
+"""Reads CSV and parquet files as columns of strings."""
 
 import csv
 import io
@@ -12,11 +12,11 @@ from rofl.data.user.parquet_table import read_parquet_table
 from rofl.data.user.table_columns import clean_cell, parse_numbers
 from rofl.errors import UserError
 
-SPECIAL = ("client", "path", "label", "part", "id")  # columns with a meaning, in upper or lower case
+SPECIAL = ("client", "path", "label", "part", "id")  # reserved column names, in upper or lower case
 SUFFIXES = (".csv", ".tsv", ".parquet")
 MAX_COLUMNS = 100_000
-Columns = dict[str, list[str]]  # cells by column; a missing value is an empty text
-_GROWTH = 16  # memory that a file takes as Python texts, in units of its size
+Columns = dict[str, list[str]]  # cells by column; a missing value is an empty string
+_GROWTH = 16  # memory that a file takes as Python texts, as a multiple of its size
 _DELIMITERS = ",;\t"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
@@ -40,7 +40,7 @@ def read_columns(path: Path) -> Columns:
 
 
 def column_name(name: object) -> str:
-    """Return the cleaned name of a column; names with a meaning are in lower case.
+    """Return the cleaned name of a column; reserved names are in lower case.
 
     >>> column_name(" Label "), column_name("Weight")
     ('label', 'Weight')
@@ -50,7 +50,7 @@ def column_name(name: object) -> str:
 
 
 def required_column(path: Path, columns: Columns, name: str) -> list[str]:
-    """Return the cleaned values of a column that must be there and have a value in every row.
+    """Return the cleaned values of a required column, which must have a value in every row.
 
     Args:
         path: the file, for error messages.
@@ -74,7 +74,7 @@ def client_column(path: Path, columns: Columns) -> list[str] | list[None]:
 
 
 def test_flags(path: Path, columns: Columns) -> list[bool]:
-    """Return whether each row is a test sample by the column `part`; none is if the file has no such column."""
+    """Return whether each row is a test sample, from the column `part`; False for all without such a column."""
     parts = [clean(value).casefold() or "train" for value in columns.get("part", [""] * len(columns["label"]))]
     for row, part in enumerate(parts, start=1):
         if part not in ("train", "test"):
@@ -85,8 +85,8 @@ def test_flags(path: Path, columns: Columns) -> list[bool]:
 def read_csv_table(path: Path) -> tuple[list[str], list[list[str]]]:
     """Return the names and the cells of each column of a file separated by commas, semicolons or tabs.
 
-    The separator is whichever its header has most of. Where it is no comma, numbers may have decimal commas, as
-    spreadsheets write them in many countries.
+    The separator is the one that is most frequent in the header. If it is not a comma, numbers may have decimal commas,
+    as spreadsheets write them in many countries.
 
     Raises:
         UserError: the file cannot be read, is too large, or has rows of different lengths.

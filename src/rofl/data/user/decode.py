@@ -1,6 +1,6 @@
-"""Decoding of many images: headers of all, the side and channels that suit them, and their pixels.
+"""Decodes many images: their headers, the side and channels to decode to, and their pixels.
 
-Pixels are decoded once and kept in a cache below `$ROFL_CACHE`, in a file that is named by the digests of the images.
+Pixels are decoded once and cached below `$ROFL_CACHE`, in a file named by the digests of the images.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from rofl.data.image_io import ImageInfo
 from rofl.data.user.samples import Content, Sample
 from rofl.errors import UserError
 
-Progress = Callable[[int, int], None]  # called with the number of samples done, and the number of all
+Progress = Callable[[int, int], None]  # called with the numbers of processed samples and of all samples
 _LARGEST, _SMALLEST, _STEP = 64, 8, 4  # pixels a side
 _LEAST_CHOSEN = 32  # a side that a large number of images does not reduce further
 _SAMPLED = 100  # images in a colour mode whose pixels are checked for colours
-_VERSION = "1"  # to be raised when the same files would be decoded to other pixels
+_VERSION = "1"  # increase when the same files would be decoded to other pixels
 
 
 def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
@@ -42,11 +42,11 @@ def inspect_all(samples: Sequence[Sample]) -> list[ImageInfo]:
 
 
 def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0, most_side: int = _LARGEST) -> int:
-    """Return the side for images of these sizes: the median shorter side, as a multiple of 4 from 8 to `most_side`.
+    """Return the side to decode images to: the median shorter side, as a multiple of 4 from 8 to `most_side`.
 
     Args:
         infos: of all images.
-        most_pixels: of all images together; many images are made smaller for it, but not below 32; 0 for any number.
+        most_pixels: of all images together; many images are made smaller to meet it, but not below 32; 0 for no limit.
         most_side: the largest side.
     """
     shorter = [min(info.size) for info in infos if not info.error]
@@ -58,7 +58,7 @@ def suitable_side(infos: Sequence[ImageInfo], most_pixels: int = 0, most_side: i
 
 
 def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> int:
-    """Return 1 where no image has colours, else 3.
+    """Return 3 if any image has colours, else 1.
 
     The modes of all images are checked, and the pixels of about 100 of those whose mode has colours.
     """
@@ -71,14 +71,14 @@ def suitable_channels(samples: Sequence[Sample], infos: Sequence[ImageInfo]) -> 
 def decode_all(
     samples: Sequence[Sample], infos: Sequence[ImageInfo], side: int, channels: int, progress: Progress | None = None
 ) -> tuple[Tensor, dict[int, str]]:
-    """Decode all samples in threads, or read their pixels from the cache if they were decoded before.
+    """Decode all samples in threads, or read their pixels from the cache.
 
     Args:
         samples: whose contents are image files or arrays; only files are cached.
         infos: of `inspect_all`; their digests are the key of the cache.
         side: the height and width of the decoded images.
         channels: 1 for grey, 3 for colours.
-        progress: called after each image; not called where the cache is used.
+        progress: called after each image; not called if the cache is used.
 
     Returns:
         The pixels (N, channels, side, side) uint8, and the reason for each row that cannot be read (its pixels are 0).
@@ -101,7 +101,7 @@ def decode_all(
         try:
             pixels[row] = image_io.decode_image(content, side, channels)
             return ""
-        except Exception as error:  # whatever PIL's decoders raise, and its guard against huge images
+        except Exception as error:  # any error of PIL's decoders, and its guard against huge images
             return image_io.describe_error(error)
 
     with decoding_threads() as pool:
@@ -117,14 +117,14 @@ def decode_all(
 
 
 def _inspect(content: Content) -> ImageInfo:
-    if isinstance(content, tuple):  # the cells of a table: only the digest means something
+    if isinstance(content, tuple):  # the cells of a table: only the digest has a meaning
         return ImageInfo(image_io.hash_bytes("\x1f".join(content).encode()))
     return image_io.inspect_image(content)
 
 
 @contextmanager
 def decoding_threads() -> Iterator[ThreadPoolExecutor]:
-    """Yield threads: PIL decodes outside Python's lock. Its warnings are silenced; that of a huge image is raised."""
+    """Yield a thread pool: PIL decodes without the GIL. Its warnings are silenced; the one for huge images raises."""
     with warnings.catch_warnings(), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -136,7 +136,7 @@ def decoding_threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def cache_path(names: Sequence[str], digests: Sequence[str], side: int, channels: int) -> Path:
-    """Return the cache file for a set of images; it is named by a digest of all arguments.
+    """Return the cache file for a set of images, named by a digest of all arguments.
 
     Args:
         names: of the samples.

@@ -1,4 +1,4 @@
-"""The encoders of samples that are no images: of a table's columns, and of texts."""
+"""The encoders of tables and of texts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ Encoder: TypeAlias = TableEncoder | TextEncoder
 
 
 def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int], tokenizer: str = "") -> Encoder:
-    """Return the encoder for these columns: that of texts where the only one is called `text`.
+    """Return the encoder for these columns: a text encoder if the only column is called `text`.
 
     Args:
         names: the F names of the columns.
@@ -30,10 +30,10 @@ def fit_encoder(names: Sequence[str], rows: Rows, train: Sequence[int], tokenize
 
 
 def encoder_from_json(text: str) -> Encoder:
-    """Return the encoder that `to_json` of either kind wrote.
+    """Return the encoder from the JSON of either kind.
 
     Raises:
-        UserError: the text is something else, or of another format version.
+        UserError: the text is not an encoder, or has another format version.
     """
     try:
         content: Any = parse_json(text)

@@ -1,4 +1,4 @@
-"""Holdout: a test part taken from the training samples, for data that brings none."""
+"""Holdout: splits off a test part, for data without one."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from rofl.data.user.samples import Sample
 def split_holdout(samples: Sequence[Sample], share: float) -> list[int]:
     """Return the sorted rows to hold out: a share of each client's samples, stratified by class.
 
-    Every client keeps at least one sample, and so does every class. The result is the same for every seed of a run,
-    and what is taken from one client hardly depends on the others: only the last sample of a class is protected.
+    Every client and every class keeps at least one sample. The result does not depend on the seed of a run, and hardly
+    on other clients: only the last sample of a class is protected.
 
     Args:
         samples: only their clients and labels are used.

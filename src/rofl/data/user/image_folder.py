@@ -1,6 +1,6 @@
-"""Reading of folders of images: `<client>/<class>/*` or `<class>/*`, and optionally `test/<class>/*` at the top.
+"""Reads image folders: `<client>/<class>/*` or `<class>/*`, and optionally `test/<class>/*` at the top.
 
-`train`, `val` and `test` side by side are parts of the data, as torchvision and ultralytics lay them out.
+`train`, `val` and `test` are parts of the data, in the layout of torchvision and ultralytics.
 """
 
 import os
@@ -22,10 +22,10 @@ _SHAPES = "PATH/<client>/<class>/*.png, or PATH/<class>/*.png"
 
 
 def read_image_folder(root: Path) -> Listing:
-    """Return every image below a folder as a sample, with its class and, if there are clients, its client.
+    """Return all images in a folder as samples, with their classes and, if present, their clients.
 
     Raises:
-        UserError: the folder has no images, or they are at depths that fit neither form.
+        UserError: the folder has no images, or its layout is neither of the two.
     """
     images = listed = _list_images(root)
     if not images:
@@ -49,13 +49,13 @@ def read_image_folder(root: Path) -> Listing:
 
 
 def _held_out_folders(root: Path, images: list[tuple[str, ...]]) -> tuple[set[str], set[str]]:
-    """Return the folders at the top that are the test part, and those that are not used, in lower case.
+    """Return the top-level folders that are the test part, and those that are not used, in lower case.
 
-    Beside `train`, a validation folder is the test part; where there is a folder `test` too, it is not used. Any other
-    folder at the top makes all of them but `test` clients or classes.
+    Next to `train`, a validation folder is the test part, unless there is also a folder `test`. Any other folder at the
+    top makes all of them, except `test`, clients or classes.
 
     Raises:
-        UserError: the folders are parts of the data, but have no classes inside.
+        UserError: the folders are parts of the data, but contain no class folders.
     """
     tops = {parts[0].casefold() for parts in images}
     if not (tops <= _PARTS and "train" in tops and len(tops) > 1):
@@ -70,7 +70,7 @@ def _held_out_folders(root: Path, images: list[tuple[str, ...]]) -> tuple[set[st
 
 
 def image_names(root: Path) -> list[str]:
-    """Return the relative paths of all images below a folder, whatever its form.
+    """Return the relative paths of all images in a folder, at any depth.
 
     Raises:
         UserError: there are none.
@@ -86,7 +86,7 @@ def _list_images(root: Path) -> list[tuple[str, ...]]:
     try:
         return sorted(_find_images(root))
     except OSError as error:
-        raise UserError(f"{error.filename or root} cannot be looked into ({error.strerror}).") from error
+        raise UserError(f"{error.filename or root} cannot be opened ({error.strerror}).") from error
 
 
 def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
@@ -95,13 +95,13 @@ def _depth(root: Path, images: list[tuple[str, ...]], above: int) -> int:
     Args:
         root: the folder, for error messages.
         images: the path of each, in parts.
-        above: how many folders at the top do not count.
+        above: the number of leading folders to ignore.
     """
     depths = {len(parts) - above: "/".join(parts) for parts in images}
     if 1 in depths:
         raise UserError(f"The image {depths[1]} in {root} is in no class folder.", _SHAPES)
     if max(depths) > 3:
-        raise UserError(f"The image {depths[max(depths)]} in {root} lies too deep.", _SHAPES)
+        raise UserError(f"The image {depths[max(depths)]} in {root} is nested too deeply.", _SHAPES)
     if len(depths) > 1:
         raise UserError(
             f"Images lie at two depths in {root}: {depths[2]}, but {depths[3]}.", f"one of {_SHAPES}, not both"
@@ -118,7 +118,7 @@ def _find_images(folder: Path | str, depth: int = 1) -> Iterator[tuple[str, ...]
     """Yield the paths of image files below a folder, in parts.
 
     Raises:
-        UserError: there is a link, which may lead to anybody's files, or in a circle.
+        UserError: there is a link, which may point outside the folder or form a cycle.
     """
     with os.scandir(folder) as inside:
         entries = [entry for entry in inside if _is_data(entry.name)]
@@ -142,5 +142,5 @@ def _folders(root: Path, depth: int) -> Iterator[str]:
 
 
 def _is_data(name: str) -> bool:
-    """Return whether a name is that of a user's file, not one that an operating system left behind."""
+    """Return whether a file is the user's, not one that an operating system left behind."""
     return not name.startswith(".") and name.casefold() not in _NOT_DATA

@@ -1,4 +1,4 @@
-"""Loading of user data as a `Dataset`: for a run, or for an audit by a trained model."""
+"""Loads user data as a `Dataset`, for a run or for an audit with a trained model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from rofl.errors import UserError
 def load_user_data(source: UserSource, progress: Progress | None = None) -> Dataset:
     """Load user data for a run, with a training and a test part.
 
-    Its `truth_known` is False: the labels are as given, and which of them are wrong is not known.
+    Its `truth_known` is False: the labels are the given ones, some of which may be wrong.
 
     Args:
         source: where the data is, and how it is read.
@@ -50,7 +50,7 @@ def load_listing(listing: Listing, source: UserSource, progress: Progress | None
             f"The data in {source.path} is not what it was when these settings were chosen.",
             'rofl run --data PATH to choose anew, or --set data.fingerprint=""',
         )
-    # shuffled once, the same for every run, so that the first `data.train` samples are a fair sample
+    # shuffled with a fixed seed, so that the first `data.train` samples are representative
     order = torch.randperm(len(scanned.train), generator=generator(0, "own")).tolist()
     train = [scanned.train[place] for place in order]
     labels = {scanned.samples[row].label for row in train}
@@ -63,7 +63,7 @@ def load_listing(listing: Listing, source: UserSource, progress: Progress | None
 
 
 def load_unsplit(listing: Listing, source: UserSource, classes: Sequence[str]) -> Dataset:
-    """Load listed samples, all of which are trained with; the test part is empty.
+    """Load listed samples, all for training; the test part is empty.
 
     Args:
         listing: the samples.
@@ -83,16 +83,16 @@ def load_for_audit(
     encoder: Encoder | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load user data for an audit by a trained model: every sample is a training sample, and none is for testing.
+    """Load user data for an audit with a trained model; all samples are in the training part.
 
     Args:
-        source: where the data is.
+        source: the source of the data.
         classes: the classes that the model was trained on; the data may not have others.
-        encoder: of the model, if it was trained on a table; None for a model of images.
+        encoder: the model's encoder, if it was trained on a table; None for an image model.
         progress: called after each decoded image.
 
     Raises:
-        UserError: the data has other classes or columns than the model, or is a table where the model takes images.
+        UserError: the data has other classes or columns than the model, or is a table and the model expects images.
     """
     scanned = scan(source, progress, split=False, encoder=encoder)
     if encoder is None and scanned.is_table:

@@ -1,4 +1,4 @@
-"""Reading of a manifest: CSV or parquet with the columns path and label and, optionally, client and part."""
+"""Reads a manifest: CSV or parquet with the columns path and label and, optionally, client and part."""
 
 import os
 import posixpath
@@ -13,7 +13,7 @@ from rofl.errors import UserError
 def read_manifest(path: Path, columns: c.Columns) -> Listing:
     """Return the images of a manifest as samples.
 
-    Paths are relative to the manifest's folder, and may not lead out of it, not even through links.
+    Paths are relative to the manifest's folder, and must stay inside it, also through links.
 
     Args:
         path: the manifest.
@@ -28,7 +28,7 @@ def read_manifest(path: Path, columns: c.Columns) -> Listing:
     repeated, missing = [], []
     rows = zip(names, labels, c.client_column(path, columns), c.test_flags(path, columns), strict=True)
     for row, (name, label, client, test) in enumerate(rows, start=1):
-        relative = posixpath.normpath(name if "/" in name else name.replace("\\", "/"))  # also as Windows writes it
+        relative = posixpath.normpath(name if "/" in name else name.replace("\\", "/"))  # accept Windows separators
         file = root / relative
         if "\0" in relative or posixpath.isabs(relative) or not Path(os.path.realpath(file)).is_relative_to(root):
             raise UserError(

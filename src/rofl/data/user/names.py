@@ -9,9 +9,9 @@ _MOST_BYTES = 200  # of a file name in UTF-8; file systems allow 255, of which e
 
 
 def clean(name: object) -> str:
-    """Return a name without surrounding spaces, in Unicode's form NFC.
+    """Return a name without surrounding spaces, in Unicode form NFC.
 
-    macOS and Linux write accented letters differently; without it one class would become two.
+    macOS and Linux encode accented letters differently; without NFC one class would become two.
 
     >>> clean("  cat ")
     'cat'
@@ -25,7 +25,7 @@ def printable(name: str) -> str:
 
 
 def natural(name: str) -> tuple[list[object], str]:
-    """Return a sort key that orders digits by their value, so that site 2 comes before site 10.
+    """Return a sort key that orders digits by value, so that site 2 comes before site 10.
 
     >>> sorted(["site 10", "site 2"], key=natural)
     ['site 2', 'site 10']
@@ -35,12 +35,12 @@ def natural(name: str) -> tuple[list[object], str]:
 
 
 def _number_key(digits: str) -> tuple[int, str]:
-    """Return a key that sorts as the number does; `int` refuses numbers of thousands of digits."""
+    """Return a key that sorts like the number; `int` refuses thousands of digits."""
     return len(digits.lstrip("0")), digits.lstrip("0")
 
 
 def safe_names(names: Iterable[str]) -> list[str]:
-    """Return a file name for each name; all differ even where a file system ignores case.
+    """Return a file name for each name; they differ even on case-insensitive file systems.
 
     >>> safe_names(["St. Mary's", "a/b", "A_b", ".."])
     ['St. Mary_s', 'a_b', 'A_b-2', 'client']
@@ -59,7 +59,7 @@ def safe_names(names: Iterable[str]) -> list[str]:
 
 
 def _shortened(name: str) -> str:
-    """Return a name cut to what a file system takes; letters of many scripts are two to four bytes each."""
+    """Return a name shortened to a file system's limit in bytes; many letters take two to four."""
     return name[:_LONGEST].encode("utf-8", "replace")[:_MOST_BYTES].decode("utf-8", "ignore")
 
 

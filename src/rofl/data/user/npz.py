@@ -1,4 +1,4 @@
-"""Reading of an .npz file with the arrays images and labels and, optionally, clients, test_images and test_labels.
+"""Reads an .npz file with the arrays images and labels and, optionally, clients, test_images and test_labels.
 
 Arrays of Python objects are refused: nothing is unpickled.
 """
@@ -21,7 +21,7 @@ def read_npz(path: Path) -> Listing:
     """Return the images of an .npz file as samples, named by their row in the array.
 
     Raises:
-        UserError: the file cannot be read, or an array is missing or of another shape or type.
+        UserError: the file cannot be read, or an array is missing or has the wrong shape or dtype.
     """
     file = _read_arrays(path)
     images, labels = file.images("images"), file.texts("labels", "images")
@@ -62,11 +62,11 @@ class _ArrayFile:
     """The arrays of a file."""
 
     path: Path
-    arrays: dict[str, np.ndarray]  # those that mean something here
+    arrays: dict[str, np.ndarray]  # the known arrays
     names: list[str]  # of all
 
     def required(self, name: str) -> np.ndarray:
-        """Return an array that must be there."""
+        """Return a required array."""
         if name not in self.arrays:
             found = list_some(self.names, 20) or "none"
             raise UserError(f"{self.path} has no array {name!r}; it has {found}.", f"add {name}=...")
@@ -82,7 +82,7 @@ class _ArrayFile:
         return array
 
     def texts(self, name: str, images: str) -> list[str]:
-        """Return labels or clients, which are whole numbers or texts, one for each image, as cleaned texts."""
+        """Return labels or clients, integers or strings, one for each image, as cleaned strings."""
         array, count = self.required(name), len(self.required(images))
         if array.shape != (count,):
             raise UserError(f"{name} of {self.path} has the shape {array.shape}, and there are {count} {images}.")

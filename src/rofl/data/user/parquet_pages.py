@@ -1,7 +1,7 @@
 """The sizes that the pages of a parquet file declare, read without unpacking anything.
 
-A page of a few bytes can unpack to two gigabytes, and the sums in the file's footer are whatever its author wrote. So
-the header of every page is read first. Headers are structs of Thrift's compact protocol (parquet-format, PageHeader).
+A page of a few bytes can unpack to two gigabytes, and the sizes in the file's footer cannot be trusted. So the header
+of every page is read first. Headers are structs of Thrift's compact protocol (parquet-format, PageHeader).
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ def page_sizes(file: BinaryIO, metadata: "FileMetaData") -> Iterator[int]:
 
     Args:
         file: the parquet file.
-        metadata: its footer, which says where the pages of each column begin.
+        metadata: its footer, with the position of each column's pages.
 
     Raises:
-        ValueError: a header is damaged, or a page leads out of its column.
+        ValueError: a header is damaged, or a page ends outside its column.
     """
     for group in range(metadata.num_row_groups):
         for place in range(metadata.num_columns):
@@ -53,13 +53,13 @@ def _read_header(file: BinaryIO, offset: int) -> tuple[int, int]:
 
 
 class _CompactReader:
-    """Reads a struct of Thrift's compact protocol; of its fields, only whole numbers are kept."""
+    """Reads a struct of Thrift's compact protocol; only integer fields are kept."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.place = raw, 0
 
     def struct(self, depth: int = 0) -> Iterator[tuple[int, int | None]]:
-        """Yield (field, value) to the end of a struct; the value is None where it is no whole number."""
+        """Yield (field, value) to the end of a struct; the value is None if it is not a whole number."""
         if depth > _MAX_DEPTH:
             raise ValueError("a page's header is nested too deeply")
         field = 0

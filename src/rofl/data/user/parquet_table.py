@@ -1,4 +1,4 @@
-"""Reading of a parquet file as columns of texts, by the sizes that it declares before anything is unpacked."""
+"""Reads a parquet file as columns of strings; declared sizes are checked before anything is unpacked."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _MAX_PAGE = 2**28  # bytes of a page after decompression; common writers make pages of 1 MB
-_CELL_BYTES = 100  # of memory for a cell that has become a text
+_CELL_BYTES = 100  # bytes of memory per cell as a string
 _MAX_TEXT = 131_072  # characters of a cell, as in a CSV file
 _MAX_METADATA = 2**24  # bytes of a text in the footer, and entries of a list in it
 _BATCH = 65_536  # rows that are unpacked at once
 
 
 def read_parquet_table(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the names and the cells of each column as texts.
+    """Return the names and the cells of each column as strings.
 
-    A text that many rows share is kept once, so that a file that repeats it takes little memory.
+    Repeated values are stored once, so a file with many repetitions takes little memory.
 
     Raises:
         UserError: the file cannot be read, is too large, or has columns that are neither numbers nor texts.
@@ -52,7 +52,7 @@ def read_parquet_table(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _check_schema(path: Path, schema: "pyarrow.Schema") -> None:
-    """Refuse columns that are neither numbers, texts nor times: one row of a list may hold any number of values."""
+    """Refuse columns other than numbers, texts and times: a list column may hold any number of values in one row."""
     from pyarrow import types
 
     for field in schema:
@@ -88,7 +88,7 @@ def _is_text(kind: "pyarrow.DataType") -> bool:
 
 
 def _to_texts(path: Path, column: "pyarrow.Array") -> list[str]:
-    """Return cells as texts; rows that share an entry of a dictionary share its text."""
+    """Return cells as strings; rows with the same dictionary entry share one string."""
     from pyarrow import types
 
     if not types.is_dictionary(column.type):

@@ -1,4 +1,4 @@
-"""Samples of user data as they are listed, before anything is decoded."""
+"""Listed samples of user data, before anything is decoded."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,12 @@ Content: TypeAlias = Path | bytes | np.ndarray | tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One sample with its label and owner, and where its content is."""
+    """One sample with its content, label and owner."""
 
-    id: str  # names it in lists of suspects
+    id: str  # its name in lists of suspects
     label: str  # as given
     client: str | None  # None: the data names no clients
-    test: bool  # whether the data puts it into the test part
+    test: bool  # whether it is in the test part
     content: Content
 
 

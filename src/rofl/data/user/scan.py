@@ -1,4 +1,4 @@
-"""Scan of user data: list the samples, decode them, hold out a test part, and note what was left out."""
+"""Scans user data: lists the samples, decodes them, holds out a test part, and notes what was left out."""
 
 import hashlib
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class ScannedData:
     train: list[int]  # rows of `samples`
     test: list[int]
     pixels: Tensor  # (N, C, side, side) uint8, or the features of a table (N, F, 1, 1) float32
-    encoder: Encoder | None  # that made the features of a table, or the numbers of words
+    encoder: Encoder | None  # the encoder of a table or of texts
     unreadable: dict[str, str]  # the names of images that were left out, with the reason
     notes: list[str]  # sentences for the reader of results
 
@@ -80,7 +80,7 @@ def scan_listing(
         encoder: of a trained model, to encode a table with; if None, one is fitted on the training rows.
 
     Returns:
-        All samples that can be used; what had to be left out is in its notes.
+        All usable samples; the notes mention what was left out.
 
     Raises:
         UserError: the data cannot be used.
@@ -117,14 +117,14 @@ def _encode(
     train: Sequence[int],
     encoder: Encoder | None,
 ) -> tuple[Encoder, Tensor, list[str]]:
-    """Return the encoder of a table, its features, and sentences on what of it was not used.
+    """Return the encoder of a table, its features, and notes about unused columns.
 
     Args:
-        source: its `columns` are those that sites agreed on.
+        source: its `columns` is the encoder that sites agreed on.
         names: of the columns.
         cells: of each row.
         train: the training rows.
-        encoder: of a trained model; None to use what sites agreed on, or to fit one.
+        encoder: of a trained model; None to use the one that sites agreed on, or to fit one.
     """
     if encoder is None and source.columns:
         encoder, rows, notes = align_rows(parse_columns(source.columns), names, cells, source.min_rows)
@@ -134,7 +134,7 @@ def _encode(
 
 
 def _sort_key(sample: Sample) -> tuple[object, ...]:
-    """Return a key that puts training samples first, and depends on names only, not on the order of listing."""
+    """Return a key that puts training samples first and is independent of the listing order."""
     return sample.test, natural(sample.client or ""), natural(sample.label), natural(sample.id)
 
 
@@ -153,10 +153,11 @@ def _split(
     test = [row for row in rows if samples[row].test]
     trained = {*source.classes, *(samples[row].label for row in train)}
     unknown = [row for row in test if samples[row].label not in trained]
-    if unknown and trained:  # no model can get them right
+    if unknown and trained:  # no model can predict them
         names = sorted({samples[row].label for row in unknown}, key=natural)
         notes.append(
-            f"Left out, since nobody trains their class: {plural(len(unknown), 'test sample')} of {list_some(names)}."
+            f"Left out, since their class is not in the training part: {plural(len(unknown), 'test sample')} "
+            f"of {list_some(names)}."
         )
     test = [row for row in test if samples[row].label in trained]
     if not any(sample.test for sample in samples):
@@ -185,7 +186,7 @@ def _check_parts(
 
 
 def _check_classes(source: UserSource, labels: Sequence[str]) -> None:
-    """Raise a UserError if labels are measurements, or names of single samples, and no classes."""
+    """Raise a UserError if labels are not classes but measurements or sample names."""
     distinct = set(labels)
     if source.classes or len(labels) < _FEWEST_TO_TELL or len(distinct) <= len(labels) / 2:
         return

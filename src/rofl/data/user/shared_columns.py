@@ -1,7 +1,7 @@
-"""Columns that the tables of several sites have in common: what a site says of its own, and what all agree on.
+"""Columns that the tables of several sites share: each site's description, and the agreement on a common encoder.
 
-Only facts about many rows leave a site: the mean and spread of a column of numbers, rounded, and texts that many rows
-have. All sites then encode their rows alike, and a site whose table lacks a column has missing values in it.
+Only aggregates leave a site: the rounded mean and standard deviation of a number column, and values that many rows
+share. All sites then use the same encoder; a column that a site's table lacks has missing values there.
 """
 
 from collections import Counter
@@ -29,13 +29,13 @@ _MOST_TEXT = 400_000  # characters of an encoder as JSON
 
 
 def describe_columns(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int) -> Encoder:
-    """Return a site's encoder as it may leave the site.
+    """Return a site's encoder in the form that may leave the site.
 
     Args:
         encoder: Fitted on the site's rows.
         names: The columns of `rows`.
         rows: The cells of the site's training rows.
-        fewest: A text leaves only if so many rows have it, and a mean only if it is that of so many numbers.
+        fewest: The least number of rows behind a value or a mean that leaves the site.
     """
     if isinstance(encoder, TextEncoder):
         return TextEncoder(length=encoder.length)
@@ -57,7 +57,7 @@ def parse_columns(text: str) -> Encoder:
     """Return the encoder that a site or a coordinator sent.
 
     Raises:
-        UserError: If it is none, or has more or longer columns than can be used, or names that cannot be shown.
+        UserError: If it is not an encoder, has too many or too long columns, or unprintable names.
     """
     if len(text) > _MOST_TEXT:
         raise UserError("The columns are too many.")
@@ -83,15 +83,15 @@ def parse_columns(text: str) -> Encoder:
 
 
 def agree_on_columns(encoders: Sequence[Encoder]) -> Encoder:
-    """Return the encoder for all sites: what more than half of them have, with the median of means and spreads.
+    """Return the encoder for all sites: columns that more than half of them have, with median means and deviations.
 
-    One site alone can neither add a column, nor remove one, nor move its mean far.
+    A single site can neither add nor remove a column, nor move its mean far.
 
     Args:
-        encoders: What each site said of its columns.
+        encoders: The description of each site.
 
     Raises:
-        UserError: If no column is left.
+        UserError: If no column remains.
     """
     texts = [each for each in encoders if isinstance(each, TextEncoder)]
     if 2 * len(texts) > len(encoders):
@@ -118,24 +118,24 @@ def agree_on_columns(encoders: Sequence[Encoder]) -> Encoder:
 
 
 def count_features(encoder: Encoder) -> int:
-    """Return how many network inputs a row makes."""
+    """Return the number of network inputs of a row."""
     return int(encoder.transform([]).shape[1])
 
 
 def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int = 0) -> tuple[Encoder, Rows, list[str]]:
-    """Return rows in the agreed columns; what a table lacks, or has as a text in place of a number, is missing.
+    """Return rows in the agreed columns; absent columns, and texts in number columns, become missing values.
 
-    What few rows have is missing, too: whoever chooses the columns could otherwise name one patient, whose feature is 0
-    in all other rows, and read his label from a sum.
+    Rare values become missing too: otherwise a column could single out one patient, whose feature is 0 in all other
+    rows, and a sum would reveal the label.
 
     Args:
-        encoder: What was agreed on.
+        encoder: The agreed encoder.
         names: The columns of `rows`.
         rows: The cells of each row.
-        fewest: A text that fewer rows have is missing, and so are all numbers of a column that has fewer.
+        fewest: Values in fewer rows become missing, and so do columns with fewer numbers.
 
     Returns:
-        The encoder with this table's other columns as left out, the rows in its columns, and sentences for people.
+        The encoder, with this table's other columns marked as unused, the rows in its columns, and notes for readers.
     """
     if isinstance(encoder, TextEncoder):
         return encoder, rows, []
@@ -156,7 +156,7 @@ def align_rows(encoder: Encoder, names: Sequence[str], rows: Rows, fewest: int =
 
 
 def _shared_cells(column: Column, texts: Sequence[str], fewest: int) -> list[str]:
-    """Return the cells of one column, those that the agreed column has no use for or that few rows have as missing."""
+    """Return the cells of one column; unusable and rare values become missing."""
     cells = [clean_cell(text) for text in texts]
     if isinstance(column, NumberColumn):
         cells = ["" if parse_numbers([cell]) is None else cell for cell in cells]

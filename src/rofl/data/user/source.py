@@ -1,4 +1,4 @@
-"""A source of user data: its path and options, and the samples that are listed there."""
+"""A source of user data: its path and options, and the listing of its samples."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,29 +9,29 @@ from rofl.data.user.samples import Listing
 from rofl.errors import UserError
 
 SUFFIXES = (*columns.SUFFIXES, ".npz")  # of files; any other source is a folder
-MOST_SIDE = 64  # pixels, where the side is chosen: more takes a network that is trained as a whole too long
+MOST_SIDE = 64  # pixels, if the side is chosen: training a whole network on larger images takes too long
 MOST_PIXELS = 8_000_000  # of all images: the smallest network then gives a result in about 10 minutes on two cores
 _FORMS = "a folder of images, a .csv or .parquet file, or an .npz file"
 
 
 @dataclass(frozen=True)
 class UserSource:
-    """Where user data is, and how it is read.
+    """The path of user data, and the options for reading it.
 
     Attributes:
         path: a folder, or a .csv, .parquet or .npz file.
-        test_path: the test part; "" if it is in `path`, or is to be held out.
+        test_path: the test part; "" if it is in `path`, or to hold one out.
         holdout: the share of each client's samples that is held out.
         side: pixels of the square images; 0 to choose from their sizes and their number.
         channels: 1 for grey, 3 for colours; 0 to choose from their pixels.
-        fingerprint: that the data must have; "" for any.
-        classes: all classes, though some may have no sample here; () for those that occur.
-        most_pixels: of all images together, where their side is chosen and is above 32; 0 for any number.
-        most_side: pixels of the square images at most, where their side is chosen.
+        fingerprint: the expected fingerprint; "" for any.
+        classes: all classes, some of which may have no sample here; () for those that occur.
+        most_pixels: of all images together, if the side is chosen and above 32; 0 for no limit.
+        most_side: the largest side in pixels, if the side is chosen.
         tokenizer: of texts: the path of a tokenizer.json or of its folder; "" to hash words.
         columns: the encoder of a table as the sites of a federation agreed on it, as JSON; "" to fit one.
-        min_rows: of agreed columns: a text that fewer rows have is missing, and so is a column with fewer numbers.
-        one_class: whether all samples may be of one class, as at a site whose federation has others.
+        min_rows: for agreed columns: values in fewer rows, and columns with fewer numbers, count as missing.
+        one_class: whether all samples may have one class, as at a site of a federation with more classes.
     """
 
     path: str
@@ -53,7 +53,7 @@ def list_samples(source: UserSource) -> Listing:
     """Return the samples of the path and, if there is one, of the test path; nothing is decoded.
 
     Raises:
-        UserError: a path cannot be read, or the two do not fit together.
+        UserError: a path cannot be read, or the two do not match.
     """
     listing = _list_path(Path(source.path))
     if not source.test_path:
@@ -71,9 +71,9 @@ def list_samples(source: UserSource) -> Listing:
 
 
 def _list_path(path: Path) -> Listing:
-    """Return the samples of a folder or file, in the form that its suffix and columns show."""
+    """Return the samples of a folder or file; its suffix and columns determine the form."""
     suffix = path.suffix.casefold()
-    if path.is_dir() and arrow_listing.is_hf_folder(path):
+    if path.is_dir() and _is_hf_folder(path):
         return arrow_listing.list_hf_folder(path)
     if path.is_dir():
         return image_folder.read_image_folder(path)
@@ -82,6 +82,11 @@ def _list_path(path: Path) -> Listing:
     if suffix == ".npz":
         return npz.read_npz(path)
     if suffix not in columns.SUFFIXES:
-        raise UserError(f"{path} is none of the forms that are known.", _FORMS)
+        raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
     return manifest.read_manifest(path, cells) if "path" in cells else table.read_table(path, cells)
+
+
+def _is_hf_folder(path: Path) -> bool:
+    """Return whether a folder was written by `save_to_disk`."""
+    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()

@@ -1,4 +1,4 @@
-"""A table: CSV or parquet with a column label and, to learn from, columns of numbers and of categories."""
+"""Reads a table: CSV or parquet with a column label, and feature columns of numbers or categories."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from rofl.errors import UserError
 
 
 def read_table(path: Path, columns: c.Columns) -> Listing:
-    """Return the rows of a table as samples, whose contents are the cells as texts.
+    """Return the rows of a table as samples, with the cells as strings.
 
     A sample is named by its column `id`, or by its row, counted from 1.
     """

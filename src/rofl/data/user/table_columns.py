@@ -24,7 +24,7 @@ class NumberColumn(Spec):
 
 
 class CategoryColumn(Spec):
-    """A column of texts, which are encoded one-hot; a missing or unknown text is all zeros."""
+    """A column of categories, which are one-hot encoded; a missing or unknown one is all zeros."""
 
     kind: Literal["category"] = "category"
     name: str
@@ -32,19 +32,19 @@ class CategoryColumn(Spec):
 
 
 class SkippedColumn(Spec):
-    """A column of too many different texts, which is not used."""
+    """A column with too many different values, which is not used."""
 
     kind: Literal["skipped"] = "skipped"
     name: str
 
 
-FARTHEST = 1e6  # standard deviations from the mean; a number beyond is a typing error, and no network could read it
+FARTHEST = 1e6  # standard deviations from the mean; larger numbers are typing errors, and break a network
 
 Column = Annotated[NumberColumn | CategoryColumn | SkippedColumn, Field(discriminator="kind")]
 
 
 def clean_cell(text: str) -> str:
-    """Return a cell without surrounding spaces; empty where it stands for a missing value.
+    """Return a cell without surrounding spaces; empty if it stands for a missing value.
 
     >>> clean_cell(" red "), clean_cell("N/A")
     ('red', '')
@@ -54,7 +54,7 @@ def clean_cell(text: str) -> str:
 
 
 def parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """Return a column as numbers, NaN where one is missing or not finite; None where it holds other texts."""
+    """Return a column as numbers, NaN where one is missing or not finite; None if a cell is not a number."""
     try:
         values = np.array([float(text) if text else math.nan for text in texts])
     except ValueError:
@@ -63,7 +63,7 @@ def parse_numbers(texts: Sequence[str]) -> np.ndarray | None:
 
 
 def require_numbers(name: str, texts: Sequence[str]) -> np.ndarray:
-    """Return a column as numbers, or raise a UserError that names the first other text."""
+    """Return a column as numbers, or raise a UserError that names the first cell that is not a number."""
     numbers = parse_numbers(texts)
     if numbers is None:
         text = next(text for text in texts if parse_numbers([text]) is None)
@@ -129,7 +129,7 @@ def encode_column(column: NumberColumn | CategoryColumn, texts: Sequence[str]) -
     if not len(numbers):
         return numbers
     imputer = SimpleImputer(strategy="constant", fill_value=column.mean, keep_empty_features=True)
-    scaler = StandardScaler().fit(np.zeros((1, 1)))  # fitted in form only: the parameters were fitted before
+    scaler = StandardScaler().fit(np.zeros((1, 1)))  # to satisfy scikit-learn: the parameters were fitted before
     scaler.mean_, scaler.scale_ = np.array([column.mean]), np.array([column.scale])
     with np.errstate(over="ignore"):  # clipped in the same line
         scaled: np.ndarray = scaler.transform(imputer.fit_transform(numbers)).clip(-FARTHEST, FARTHEST)

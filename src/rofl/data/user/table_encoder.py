@@ -1,4 +1,4 @@
-"""Encoding of table rows as network inputs: numbers standardised, categories one-hot, by scikit-learn.
+"""Encodes table rows as network inputs with scikit-learn: numbers standardised, categories one-hot.
 
 An encoder is fitted on the training rows of a run and saved with it as JSON (`encoder.json`), so that other tables can
 be encoded for the run's model. Only parameters are saved, never a pickle.
@@ -32,13 +32,13 @@ from rofl.data.user.table_columns import (
 from rofl.errors import UserError
 
 FORMAT: Literal[1] = 1  # of the JSON form
-_MOST_VALUES = 100  # of a category; a column with more different texts is a name or a remark
+_MOST_VALUES = 100  # different values of a category; a column with more is a name or a remark
 
 Rows = Sequence[tuple[str, ...]]  # the cells of each row
 
 
 class TableEncoder(Spec):
-    """The fitted parameters of each column, which turn rows of texts into features; see `fit`."""
+    """The fitted parameters of each column, for encoding rows of strings as features; see `fit`."""
 
     format: Literal[1] = FORMAT
     columns: tuple[Column, ...]
@@ -59,7 +59,7 @@ class TableEncoder(Spec):
     def fit(cls, names: Sequence[str], rows: Rows, train: Sequence[int]) -> "TableEncoder":
         """Return an encoder fitted on the training rows.
 
-        A column is one of numbers if every cell of every row is a number or missing, else one of categories.
+        A column has numbers if every cell is a number or missing, otherwise categories.
 
         Args:
             names: the F names of the columns.
@@ -89,13 +89,13 @@ class TableEncoder(Spec):
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, if None.
 
         Returns:
-            float32 (N, F', 1, 1), where a column of numbers is one feature and a category one for each value.
+            float32 (N, F', 1, 1): one feature per number column, and one per value of a category column.
 
         Raises:
-            UserError: a column is missing or unknown, or has a text where all training rows had numbers.
+            UserError: a column is missing or unknown, or has a text and was numeric in training.
         """
         texts = self._by_name(rows, self.names if names is None else names)
         features = [encode_column(column, texts[column.name]) for column in self.used]
@@ -114,11 +114,11 @@ class TableEncoder(Spec):
 
     @property
     def all_numbers(self) -> bool:
-        """Whether every column is one of numbers, so that rows may come as an array."""
+        """Whether all columns are numeric, so that rows may be an array."""
         return all(isinstance(column, NumberColumn) for column in self.columns)
 
     def transform_array(self, values: np.ndarray) -> Tensor:
-        """Return the features (N, F, 1, 1) float32 of number columns, as `transform` does for the same numbers as text.
+        """Return the features (N, F, 1, 1) float32 of number columns; equal to `transform` of the same numbers.
 
         Args:
             values: (N, F) numbers in the order of the columns, NaN or infinite where one is missing.
@@ -133,18 +133,18 @@ class TableEncoder(Spec):
     def codes(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
         """Return the cells of the used columns as numbers (N, columns) float64, before they are scaled.
 
-        A missing number is NaN; a category is the place of its value in the column's `values`, -1 where it has none.
+        A missing number is NaN; a category is the index of its value in the column's `values`, -1 if it has none.
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`, in any order; those that were fitted, in their order, where None.
+            names: the columns of `rows`, in any order; those that were fitted, in their order, if None.
         """
         texts = self._by_name(rows, self.names if names is None else names)
         columns = [column_codes(column, texts[column.name]) for column in self.used]
         return torch.from_numpy(np.stack(columns, axis=1))
 
     def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
-        """Return sentences on what of these rows was missing or not used, for the reader of results."""
+        """Return notes about missing values and unused columns, for the reader of results."""
         texts = self._by_name(rows, self.names if names is None else names)
         gaps = {
             column.name: int(np.isnan(require_numbers(column.name, texts[column.name])).sum())
@@ -174,13 +174,13 @@ class TableEncoder(Spec):
         """Return the encoder that `to_json` wrote.
 
         Raises:
-            UserError: the text is something else, or of another format version.
+            UserError: the text is not an encoder, or has another format version.
         """
         return parse_record(cls, text, "The table encoder", FORMAT)
 
     @property
     def used(self) -> list[NumberColumn | CategoryColumn]:
-        """The columns that make features, in their order."""
+        """The columns that are used as features, in order."""
         return [column for column in self.columns if not isinstance(column, SkippedColumn)]
 
     def _by_name(self, rows: Rows, names: Sequence[str]) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
-"""Encoding of texts as network inputs: words become numbers by hashing, so that nothing is fitted or shared.
+"""Encodes texts as network inputs: words become indices by hashing, so nothing is fitted or shared.
 
-A federation needs no common vocabulary, and no client learns which words another one has. A pretrained network has a
-tokenizer of its own, which is used in place of the hashing.
+A federation needs no common vocabulary, and no client learns which words another one has. A pretrained network
+uses its own tokenizer instead of hashing.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from rofl.data.user.names import plural
 from rofl.data.word_numbers import BUCKETS, split_words, word_number
 from rofl.errors import UserError
 
-TEXT = "text"  # the column of texts: a table with no other column to learn from is a data set of texts
+TEXT = "text"  # the text column: a table without other feature columns is a data set of texts
 _LENGTH = 128  # words of a text that are used
 
 Rows = Sequence[tuple[str, ...]]  # the cells of each row
 
 
 class TextEncoder(Spec):
-    """Turns each text into the numbers of its first words, or of its first tokens.
+    """Turns each text into the indices of its first words or tokens.
 
     Attributes:
-        length: words or tokens of a text that are used; the rest is left out.
+        length: the number of words or tokens that are used; later ones are dropped.
         tokenizer: the content of a tokenizer.json; "" to hash words.
     """
 
@@ -43,11 +43,11 @@ class TextEncoder(Spec):
         return (TEXT,)
 
     def transform(self, rows: Rows, names: Sequence[str] | None = None) -> Tensor:
-        """Return the numbers of words, (N, length, 1, 1) float32; 0 after the last word.
+        """Return word indices, (N, length, 1, 1) float32; 0 is padding.
 
         Args:
             rows: the cells of each row.
-            names: the columns of `rows`; only `text` where None.
+            names: the columns of `rows`; only `text` if None.
 
         Raises:
             UserError: there is no column `text`.
@@ -60,14 +60,14 @@ class TextEncoder(Spec):
         return torch.from_numpy(numbers)[:, :, None, None]
 
     def notes(self, rows: Rows, names: Sequence[str] | None = None) -> list[str]:
-        """Return sentences on what of these texts was not used, for the reader of results."""
+        """Return notes about truncated texts, for the reader of results."""
         place, words = self._place(names), "tokens" if self.tokenizer else "words"
         long = sum(len(self._numbers(cells[place], self.length + 1)) > self.length for cells in rows)
         return [f"Only the first {self.length} {words} were used of {plural(long, 'longer text')}."] if long else []
 
     @property
     def largest(self) -> int:
-        """The largest number of a word or token."""
+        """The largest index of a word or token."""
         return count_tokens(self.tokenizer) if self.tokenizer else BUCKETS - 1
 
     def to_json(self) -> str:
@@ -75,7 +75,7 @@ class TextEncoder(Spec):
         return self.model_dump_json(indent=1) + "\n"
 
     def _numbers(self, text: str, most: int) -> list[int]:
-        """Return the numbers of a text's first words or tokens, at least 1 each."""
+        """Return the indices of a text's first words or tokens, each at least 1."""
         if self.tokenizer:
             return token_numbers(self.tokenizer, text, most)
         return [word_number(word) for word in split_words(text)[:most]]

@@ -1,4 +1,4 @@
-"""Samples of user data for a trained model to predict: they need neither labels nor clients."""
+"""Unlabelled samples of user data, for predictions."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
 _FORMS = "an image, a folder of images, a .csv or .parquet file, or an .npz file"
-_NO_LABEL = "?"  # in place of a label; nothing reads it
+_NO_LABEL = "?"  # a placeholder for the label, which is not read
 
 
 def list_unlabelled(path: Path) -> Listing:
@@ -33,7 +33,7 @@ def list_unlabelled(path: Path) -> Listing:
             [Sample(str(row), _NO_LABEL, None, False, image) for row, image in enumerate(npz.read_npz_images(path))]
         )
     if suffix not in columns.SUFFIXES:
-        raise UserError(f"{path} is none of the forms that are known.", _FORMS)
+        raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
     rows = len(next(iter(cells.values())))
     kept = {name: column for name, column in cells.items() if name not in ("label", "client", "part")}

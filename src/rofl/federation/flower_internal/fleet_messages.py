@@ -1,4 +1,4 @@
-"""What the gateway and the messaging need to know about Flower's own messages between SuperLink and SuperNode."""
+"""Flower's own messages between SuperLink and SuperNode, for the gateway and the messaging."""
 
 from flwr.common.constant import ErrorCode
 from flwr.proto.fleet_pb2 import PullMessagesResponse

@@ -1,4 +1,4 @@
-"""How many connections a gateway keeps open, and which it closes when there are too many.
+"""The open connections of a gateway, and the choice of those to close when there are too many.
 
 Whoever has not shown an admitted key yet is a stranger. Strangers are few: a site shows its key with its first request,
 a moment after it has connected. When there is no room for a new one, the oldest stranger goes: a site that has just
@@ -49,7 +49,7 @@ class ConnectionPool:
 
     @property
     def strangers(self) -> int:
-        """How many connections have not shown a key."""
+        """The number of connections that have not presented a key."""
         return sum(len(group) for (_, key), group in self._groups.items() if not key)
 
     def add(self, connection: OpenConnection) -> None:

@@ -1,4 +1,4 @@
-"""What a site must not forget about masks: for which sums it has sent what, so that no two of them can be compared."""
+"""A site's persistent record of the masked sums that it has sent, so that no two of them can be compared."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -25,7 +25,7 @@ _PEER = ("key", "signature", "certificate")  # what a session says of each site 
 
 @dataclass(frozen=True)
 class SumsForm:
-    """What a vector of sums consists of; it is public, and the same at every site.
+    """The layout of a vector of sums; it is public, and the same at every site.
 
     Attributes:
         groups: The names of the groups of tensors, as JSON.
@@ -40,7 +40,7 @@ class SumsForm:
 
 @dataclass(frozen=True)
 class MaskedSums:
-    """What a site sends: sums that look random, and encrypted shares of the seeds of their masks.
+    """A site's message: sums that look random, and encrypted shares of the seeds of their masks.
 
     Attributes:
         form: What the vector consists of.

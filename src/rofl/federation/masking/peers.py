@@ -66,7 +66,7 @@ class MaskSession:
 
     @property
     def threshold(self) -> int:
-        """How many sites must answer to unmask the sum."""
+        """The number of sites that must answer to unmask the sum."""
         return majority(len(self.peers))
 
     def key_of(self, client: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What the coordinator asks for a sum, as one hash.
+"""The coordinator's request for a sum, as one hash.
 
 Sites make their masks of it. So the sum can be unmasked only if all of them were asked the same: a coordinator could
 otherwise send a model from which the others learn nothing, and the sum would be one site's update (Pasquini et al.

@@ -1,7 +1,7 @@
 """Steps between a client's update and the server, as a list.
 
-First what changes an update on its way: differential privacy, bounds, then the form that travels. Then what the server
-does: a robust mean in the place of the sum, momentum, then an average over rounds.
+First come steps that change an update: differential privacy, bounds, then the number format. Then steps at the server:
+robust aggregation, momentum, then an average over rounds.
 """
 
 from rofl.methods.postprocessors.gaussian_dp import GaussianDP

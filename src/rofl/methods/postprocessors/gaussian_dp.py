@@ -18,15 +18,15 @@ _MIN_VARIANCE_SHARE = 0.1  # of a running variance that a round leaves: noise mu
 class GaussianDP(Postprocessor):
     """Clients send a clipped and noised change of the server state, and nothing else.
 
-    A client takes the server's step on its update alone, and sends the change that this makes to weights and centroids
-    alike. All changes count alike, and the server applies their mean. A bounded change has a bounded influence on a
-    mean. On a quotient of two sums (Eq. 10 and 11) it has not, and noise could bring the denominator near zero.
+    A client applies the server's step to its own update, and sends the resulting change of weights and centroids. All
+    changes have equal weight, and the server applies their mean. A bounded change has a bounded influence on a mean,
+    but not on a quotient of two sums (Eq. 10 and 11), whose denominator noise could bring near zero.
     """
 
     clip: float  # C: the largest L2 norm of the change of the weights, of running statistics, or of `aux`
     noise: float  # sigma: standard deviation of the noise on the sum over a cohort, in units of C
     cohort: int  # clients that share the noise
-    key: bytes = field(default=b"", repr=False)  # a site's secret, which its noise follows from; empty in simulations
+    key: bytes = field(default=b"", repr=False)  # a site's secret that its noise is derived from; empty in simulations
 
     def zero_update(self, zero: Update, server_state: ServerState) -> Update:
         """Return no change of the server state."""
@@ -37,9 +37,9 @@ class GaussianDP(Postprocessor):
     ) -> Update:
         """Return the private change of the server state, with weight 1.
 
-        Metrics are left out, since counts and losses would reveal what is to be hidden. An update that cannot be used
-        becomes a change of zero, to which noise is added as to any other. With a key, the same change gets the same
-        noise: a coordinator that asks for a round again and again must not average it out.
+        Metrics are dropped, since counts and losses would leak information. An unusable update becomes a zero change,
+        with noise like any other. With a key, the same change gets the same noise, so a coordinator that repeats a
+        round cannot average it out.
         """
         usable = 0 < update.weight < math.inf
         next_state = server_step(server_state, update, RoundContext(ctx.index, ctx.seed)) if usable else server_state
@@ -68,7 +68,7 @@ class GaussianDP(Postprocessor):
         )
 
     def opened(self, total: Update) -> None:
-        """Return None: the update cannot be had from its private form."""
+        """Return None: the update cannot be recovered from its private form."""
         return None
 
 
@@ -78,9 +78,9 @@ def _flatten(server_state: ServerState) -> Tensors:
 
 
 def _kind(name: str) -> str:
-    """Return which part of a change a tensor belongs to; parts have different units, and each is clipped by itself.
+    """Return the part of a change that a tensor belongs to; parts have different units and are clipped separately.
 
-    At first running statistics move far, while the weights hardly do.
+    In early rounds running statistics change much more than weights.
     """
     return "statistics" if is_statistic(name) else name.partition("/")[0]
 

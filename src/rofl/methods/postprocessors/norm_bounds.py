@@ -1,8 +1,8 @@
-"""Bounds on one client's influence on a round, by sums only, so that they hold under masks as well.
+"""Bounds on one client's influence on a round; they need only sums, so they also work with masking.
 
-A client's program clips its change of the weights to a bound that the server sends. The server moves the bound with
-the norms of the clients, of which it gets counts only (`rofl.core.norm_counts`), and checks what arrives: each update
-where it sees it, or their sum. No honest program sends what the checks refuse.
+A client clips its change of the weights to a bound that the server sends. The server adapts the bound to the clients'
+norms, of which it receives only counts (`rofl.core.norm_counts`), and checks each update that it sees, or their sum.
+The checks never refuse an honest client.
 """
 
 from collections.abc import Iterator
@@ -20,23 +20,23 @@ from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 from rofl.methods.weights import is_statistic
 
 NORM = f"{BOUNDS}norm"  # down: (2,) the largest norms
-_ROUNDING = 1.01  # norms after rounding to bfloat16 or to integers may be so much larger
-_AUX_FACTOR = 64.0  # what `aux` means differs by method, and so do honest clients: only gross errors are refused
+_ROUNDING = 1.01  # tolerance for rounding to bfloat16 or to integers
+_AUX_FACTOR = 64.0  # `aux` differs between methods and honest clients: only gross errors are refused
 _MOST_CHANGE = 2.0  # of a bound from one round to the next, up or down
-_FEWEST = 3  # clients of which a quantile says something
-_HALF = 0.5  # of the samples: a client that has more decides how long the sum is
+_FEWEST = 3  # least number of clients for a meaningful quantile
+_HALF = 0.5  # share of the samples above which one client dominates the norm of the sum
 _CLIPPED = ("weights", "running statistics")
 
 
 @dataclass(frozen=True)
 class NormBounds(Postprocessor):
-    """Clients clip their change of the weights, and that of running statistics, and count their norms.
+    """Clients clip their changes of weights and running statistics, and count their norms.
 
-    The bound is `margin` times a quantile of the norms, so that it hardly ever changes an honest update.
+    The bound is `margin` times a quantile of the norms, so it rarely changes an honest update.
     """
 
     share: float = 0.5  # the quantile
-    margin: float = 2.0  # times it is the bound
+    margin: float = 2.0  # the bound is this multiple of the quantile
     clips: bool = True  # off under differential privacy, which clips by itself and adds noise
 
     looks_at_updates: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class NormBounds(Postprocessor):
         return replace(server_state, aux={**server_state.aux, NORM: self.margin * torch.tensor(norms)})
 
     def received_state(self, server_state: ServerState) -> ServerState:
-        """Return the state without the bounds, which no method knows."""
+        """Return the state without the bounds, which methods do not know."""
         return replace(server_state, aux=without_bounds(server_state.aux))
 
     def zero_update(self, zero: Update, server_state: ServerState) -> Update:
@@ -57,7 +57,7 @@ class NormBounds(Postprocessor):
     def client_update(
         self, update: Update, server_state: ServerState, ctx: RoundContext, server_step: ServerStep
     ) -> Update:
-        """Return the update with its change clipped, and its norms counted as they were before."""
+        """Return the update with its change clipped, and the counts of its original norms."""
         counts = torch.stack([count_norm(norm) for _, norm in _norms(update)])
         model: Tensors = {}
         for part, bound in zip(_split(update.model), server_state.aux[NORM].tolist(), strict=True):
@@ -78,12 +78,12 @@ class NormBounds(Postprocessor):
         return replace(total, aux=without_bounds(total.aux))
 
     def check(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return what is wrong with an update or a sum: weight, counts, norms or running variances.
+        """Return the problem with an update or a sum: weight, counts, norms or running variances.
 
         Args:
             total: the update or the sum.
             server_state: the state that was broadcast, with the bounds.
-            claims: what is known of the clients.
+            claims: the declared clients and samples.
         """
         counts = total.aux[NORMS]
         return (
@@ -132,7 +132,7 @@ def _norms(update: Update) -> Iterator[tuple[str, float]]:
 
 
 def _fits(norm: float, row: Tensor, limit: float) -> bool:
-    """Return whether a client's count is that of its norm, up to rounding, or of one that was clipped to the limit."""
+    """Return whether a client's count matches its norm, up to rounding, or a norm clipped to the limit."""
     counted, own = int(row.argmax()), int(count_norm(norm).argmax())
     was_clipped = norm * _ROUNDING**2 >= limit and counted >= own
     return abs(counted - own) <= 1 or was_clipped
@@ -148,7 +148,7 @@ def _check_numbers(total: Update, claims: Claims) -> str | None:
 
 
 def _check_counts(counts: Tensor, claims: Claims) -> str | None:
-    """Return what is wrong with counts of norms: each client counts once in each row."""
+    """Return the problem with counts of norms: each client must count once in each row."""
     return None if counts_once(counts, claims.clients) else "its norms are not counted once"
 
 

@@ -1,4 +1,4 @@
-"""Median, trimmed mean or Krum in the place of the sum of a round's updates, for any method."""
+"""Robust aggregation for any method: median, trimmed mean or Krum instead of the sum of a round's updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from rofl.methods.postprocessors.postprocessor import Postprocessor
 
 @dataclass(frozen=True)
 class RobustSum(Postprocessor):
-    """Robust aggregation of single updates, which the server must see; the result has the form of their sum.
+    """Robust aggregation of the single updates, which the server must see; returns an update in the form of their sum.
 
-    With "median" and "trimmed", every client counts alike, whatever its number of samples. "krum" leaves out the
-    clients that lie far from the others, and adds up the rest.
+    With "median" and "trimmed", all clients have equal weight, whatever their number of samples. "krum" leaves out the
+    clients that are far from the others, and sums the remaining updates.
     """
 
     kind: RobustKind
@@ -28,7 +28,7 @@ class RobustSum(Postprocessor):
     looks_at_updates: ClassVar[bool] = True
 
     def combine(self, updates: Sequence[Update]) -> Update | None:
-        """Return an update in the place of the sum."""
+        """Return the robust aggregate in the form of the sum."""
         if len(updates) < 2 or self.kind == "none":
             return None
         bad = expected_bad(len(updates), self.bad_share)

@@ -1,4 +1,4 @@
-"""Steps of the server with the total of a round: momentum, and an average of the model over rounds."""
+"""Steps of the server: momentum, and an average of the model over rounds."""
 
 from dataclasses import dataclass, replace
 
@@ -16,8 +16,8 @@ _MOMENTUM = "momentum/"  # prefix in `ServerState.kept`
 class ServerMomentum(Postprocessor):
     """The change of a round becomes v = momentum * v + change, and the weights move by lr * v.
 
-    The change is that of the method's own step. Running statistics of batch norm take that step as it is: a variance
-    with momentum could become negative. The momentum stays at the server.
+    The change is that of the method's own step. Running statistics of batch norm have no momentum: a variance could
+    become negative. The momentum stays at the server.
     """
 
     momentum: float  # 0 to below 1; 0 leaves lr alone
@@ -45,9 +45,9 @@ class ServerMomentum(Postprocessor):
 
 @dataclass(frozen=True)
 class RoundAverage(Postprocessor):
-    """Keeps the average at the server, where `ServerState.evaluated` finds it; no client receives it.
+    """Averages the model over rounds; the average stays at the server, and `ServerState.evaluated` returns it.
 
-    Before the first round that is averaged, the average is the model itself.
+    Before the first averaged round, the average is the model itself.
     """
 
     first: int  # the first round that counts

@@ -1,4 +1,4 @@
-"""The numbers that updates travel in: integers, whose sum is exact and can be masked, or bfloat16, half as long."""
+"""Number formats of updates: fixed-point integers, whose sum is exact and can be masked, or bfloat16."""
 
 from dataclasses import dataclass, replace
 
@@ -12,11 +12,11 @@ from rofl.methods.postprocessors.postprocessor import Postprocessor, ServerStep
 
 @dataclass(frozen=True)
 class FixedPoint(Postprocessor):
-    """Clients send their sums as multiples of a power of two, and the server decodes the total.
+    """Clients send fixed-point integers, and the server decodes the total.
 
-    Tensors become int64, which wraps around modulo 2^64; weight and metrics stay floats that lie on a grid, so that
-    float64 adds them exactly. The state that goes down is not changed. A client whose update is not finite or too large
-    raises an error, and is left out.
+    Tensors become int64, with arithmetic modulo 2^64; weight and metrics stay floats, rounded to a grid so that float64
+    adds them exactly. The broadcast state is not changed. A client whose update is not finite or too large raises an
+    error and is left out.
     """
 
     cohort: int  # clients whose updates are added
@@ -58,9 +58,9 @@ class FixedPoint(Postprocessor):
 class Bfloat16(Postprocessor):
     """Clients train from a rounded server state and send rounded updates; the server keeps float32.
 
-    Tensors stay float32 here, with values that bfloat16 can hold; only a wire needs the narrow type. Rounding twice
-    changes nothing, so that a run has the same bits whether the state came through shared memory, unrounded, or over a
-    network, rounded already.
+    Tensors stay float32 here, with values that bfloat16 can represent; only the network sends bfloat16. Rounding is
+    idempotent, so a run has the same bits whether the state came through shared memory or, already rounded, over a
+    network.
     """
 
     def received_state(self, server_state: ServerState) -> ServerState:
@@ -70,9 +70,9 @@ class Bfloat16(Postprocessor):
     def client_update(
         self, update: Update, server_state: ServerState, ctx: RoundContext, server_step: ServerStep
     ) -> Update:
-        """Return the update with its tensors rounded; weight and metrics stay as they are."""
+        """Return the update with its tensors rounded; weight and metrics are not changed."""
         return replace(update, model=round_bf16(update.model), aux=round_bf16(update.aux))
 
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """Return bfloat16 for float32, and every other type as it is."""
+        """Return bfloat16 for float32, and any other dtype unchanged."""
         return torch.bfloat16 if dtype == torch.float32 else dtype

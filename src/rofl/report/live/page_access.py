@@ -1,4 +1,4 @@
-"""Who may see the live view: this user on this machine, and whoever has the token.
+"""Access to the live view: this user on this machine, and anyone with the token.
 
 A browser on this machine may be made to call us by a page from elsewhere. Such a page reads nothing, since it has
 another origin, unless its name is made to point at this machine (DNS rebinding); therefore `Host` has to be an address,

@@ -20,7 +20,7 @@ _WATCHED = 5.0  # seconds after which the rounds that were seen to end tell the 
 
 
 class RoundHistory:
-    """What metrics.jsonl says, read as it grows.
+    """The rounds in metrics.jsonl, read as the file grows.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""What the live view shows of a run, as a browser gets it: plain values that JSON can hold, and no sample."""
+"""The content of the live view of a run as JSON values; it has no samples."""
 
 from dataclasses import dataclass
 from typing import Literal

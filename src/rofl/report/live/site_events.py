@@ -33,7 +33,7 @@ Line: TypeAlias = Mapping[str, object]
 
 
 class SiteEvents:
-    """What federation-log.jsonl says, read as it grows.
+    """The events in federation-log.jsonl, read as the file grows.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""What a browser gets: one page that holds nothing of the run, and the run as JSON. All other paths do not exist."""
+"""The web application: one page without data of the run, and the run as JSON. There are no other paths."""
 
 import secrets
 from dataclasses import asdict

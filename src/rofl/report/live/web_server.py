@@ -36,7 +36,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """Where the page is, without the token."""
+        """The address of the page, without the token."""
         host, port = self.listener.getsockname()[:2]
         host = self.access.host if self.access.host in ("localhost", "0.0.0.0", "::") else host
         host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
@@ -44,7 +44,7 @@ class LivePage:
 
     @property
     def link(self) -> str:
-        """Where the page is, with the token, which a browser keeps to itself: it is behind a #."""
+        """The address of the page with the token in its fragment (#), which browsers do not send."""
         return f"{self.url}#{self.access.token}"
 
     def serve(self) -> None:

@@ -1,4 +1,4 @@
-"""How well each class is recognised: a table of precision and recall, and the confusion matrix as a heat map."""
+"""Per-class metrics: a table of precision and recall, and the confusion matrix as a heat map."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ class GalleryData:
 
 
 class SuspectColumns(TypedDict):
-    """What gallery.js reads: columns of equal length, a value per suspect, with clients and classes by index."""
+    """The data for gallery.js: columns of equal length, a value per suspect, with clients and classes by index."""
 
     key: str  # of the browser's storage
     file: str  # the name of the file of decisions

@@ -1,4 +1,4 @@
-"""What each run says about itself: the guard's warnings, and where the figures come from."""
+"""The provenance of each run: the guard's warnings, settings and versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def guard_warnings(runs: Sequence[FinishedRun]) -> Section:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What is needed to run something again, and to see that it is the same."""
+    """The settings, versions and digests that are needed to repeat a run and compare it."""
 
     name: str  # of the run folder
     entries: dict[str, str]

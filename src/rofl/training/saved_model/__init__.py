@@ -1,1 +1,1 @@
-"""The model of a finished run, for daily use: load it, predict, evaluate and export. May import what `training` may."""
+"""The saved model of a run: load it, predict, evaluate and export. May import what `training` may."""

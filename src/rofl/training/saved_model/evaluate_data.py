@@ -1,4 +1,4 @@
-"""How good a run's model is on labelled data: the Python API of `rofl evaluate`."""
+"""Evaluation of a run's model on labelled data: the Python API of `rofl evaluate`."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -20,13 +20,13 @@ from rofl.training.saved_model.trained_model import OnPredicted
 
 @dataclass(frozen=True)
 class ModelEvaluation:
-    """How good the model of a run is on some data.
+    """The metrics of a run's model on labelled data.
 
     Attributes:
         run: the run folder.
-        data: what it was tested on, for people.
-        as_given: whether the labels are as given, so that some may be wrong.
-        metrics: accuracy, each class, confusions and calibration.
+        data: a name of the data.
+        as_given: whether the labels are given ones, some of which may be wrong.
+        metrics: accuracy, per-class metrics, confusions and calibration.
         unreadable: images that could not be read, with the reason.
     """
 
@@ -48,13 +48,13 @@ def evaluate_data(
     data_dir: Path | None = None,
     progress: OnPredicted | None = None,
 ) -> ModelEvaluation:
-    """Test the model of a run, on all samples of some data or on the run's own test part.
+    """Evaluate the model of a run, on all samples of some data or on the run's own test part.
 
     Args:
         run: a finished run, or its folder.
-        data: labelled data in the forms of docs/own-data.md; the run's own test part where None.
+        data: labelled data in the forms of docs/own-data.md; the run's own test part if None.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
         UserError: the run has no model, or the data cannot be read or has classes that the model does not know.
@@ -77,7 +77,7 @@ def evaluate_data(
 
 
 def _evaluate_test_part(folder: Path, data_dir: Path | None, progress: OnPredicted | None) -> ModelEvaluation:
-    """Test the model on the test part of the run that made it."""
+    """Evaluate the model on the test part of its own run."""
     model = load_model(folder, data_dir=data_dir)
     federated, _ = load_inputs(RunDir(folder).read_experiment(), data_dir)
     logits, _ = model.stored_logits(federated.images.test, progress)

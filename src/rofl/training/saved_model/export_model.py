@@ -1,4 +1,4 @@
-"""Exports of a run's model to other programs: the Python API of `rofl export`."""
+"""Exports a run's model for other programs: the Python API of `rofl export`."""
 
 import json
 from collections.abc import Callable
@@ -26,12 +26,11 @@ class ExportedModel:
     """An exported model.
 
     Attributes:
-        folder: the folder that holds everything.
+        folder: the folder of the export.
         model: the file to load.
         card: the model card.
-        difference: the largest difference of a logit from the network's own, on random inputs, as a share of the
-            largest logit (of 1 where all are smaller); None where nothing is traced, or where the package that runs the
-            file is not installed.
+        difference: the largest difference from the network's logits on random inputs, relative to the largest logit (at
+            least 1); None for formats without a graph, or if the package that runs the file is not installed.
     """
 
     folder: Path
@@ -48,13 +47,13 @@ def export_model(
     name_sites: bool = False,
     data_dir: Path | None = None,
 ) -> ExportedModel:
-    """Write the model of a finished run in a form that other programs load, with its model card. Nothing is pickled.
+    """Write the model of a finished run in a format for other programs, with a model card. Nothing is pickled.
 
     Args:
         run: a finished run, or its folder.
         format: "onnx" and "torch" (a `torch.export` program) have the preprocessing in the graph and need no rofl;
             "safetensors" is one file and "hf" a folder as on the Hugging Face hub, which `rofl.load` reads.
-        out: a new folder; `<run>/export-<format>` where None.
+        out: a new folder; `<run>/export-<format>` if None.
         name_sites: whether the card names each client with its share of labels that look wrong.
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
 
@@ -100,7 +99,7 @@ def _write(
 
 
 def _write_hub_folder(model: TrainedModel, place: Path, card: str) -> ExportedModel:
-    """Write a folder as the Hugging Face hub has it: weights, config.json, preprocessor_config.json and README.md."""
+    """Write a folder in the Hugging Face hub's layout: weights, config.json, preprocessor_config.json, README.md."""
     task = _TASKS[model.record.preprocessing.kind]
     header = f"---\nlibrary_name: rofl\npipeline_tag: {task}\ntags:\n- federated-learning\n- noisy-labels\n---\n\n"
     atomic_write(place / "model.safetensors", weights_bytes(model))
@@ -111,7 +110,7 @@ def _write_hub_folder(model: TrainedModel, place: Path, card: str) -> ExportedMo
 
 
 def _hub_config(model: TrainedModel) -> object:
-    """Return config.json: the names that Transformers has for classes, and our record."""
+    """Return config.json: the classes under Transformers' names, and our record."""
     return {
         "architectures": ["RoflClassifier"],
         "model_type": "rofl",
@@ -123,7 +122,7 @@ def _hub_config(model: TrainedModel) -> object:
 
 
 def _hub_preprocessor(model: TrainedModel) -> object:
-    """Return preprocessor_config.json in Transformers' words; for tables, the encoder."""
+    """Return preprocessor_config.json with Transformers' field names; for tables, the encoder."""
     form = model.record.preprocessing
     if not isinstance(form, ImagePreprocessing):
         return form.model_dump(mode="json")

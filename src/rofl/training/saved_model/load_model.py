@@ -30,8 +30,8 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
     It is the model of the selected round (`summary.selected`), with the preprocessing that it was trained with.
 
     Args:
-        run: a finished run, or its folder: of `rofl run`, of a coordinator or of a site; or what `rofl export` wrote
-            with the format "safetensors" or "hf".
+        run: a finished run, or its folder (of `rofl run`, a coordinator or a site); or an export in the format
+            "safetensors" or "hf".
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
 
     Raises:
@@ -51,7 +51,7 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
 
 
 def _old_record(folder: RunDir, experiment: Experiment, summary: RunSummary, data_dir: Path | None) -> ModelRecord:
-    """Return the record of a run that an old version wrote, without a model.json."""
+    """Return the record of a run of an old version, which has no model.json."""
     if not summary.classes:
         raise UserError(f"{folder.path} was audited by an older version.", f"rofl audit {folder.path}, then this again")
     channels, height, width = summary.shape

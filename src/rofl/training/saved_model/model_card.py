@@ -1,4 +1,4 @@
-"""The model card in Markdown: what a model is, what it learnt from, how good it is, and its limits."""
+"""The model card in Markdown: the model, its training data, its metrics and its limits."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.saved_model.model_record import ModelRecord
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$-])")  # what Markdown or HTML would take for more than a letter
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$-])")  # characters with a meaning in Markdown or HTML
 
 
 def model_card(folder: RunDir, record: ModelRecord, name_sites: bool = False) -> str:
     """Return the model card of a finished run, in Markdown.
 
     Args:
-        folder: the run's.
-        record: its model.
-        name_sites: whether to name each client with its share of labels that look wrong; else only ranges are given.
+        folder: the run directory.
+        record: the record of its model.
+        name_sites: whether to name each client with its share of flagged labels; otherwise only ranges are given.
     """
     experiment, summary, metrics = folder.read_experiment(), folder.read_summary(), folder.model.read_evaluation()
     parts = [
@@ -85,7 +85,7 @@ def _data_lines(experiment: Experiment, summary: RunSummary) -> list[str]:
     if summary.estimated is not None:
         lines.append(f"labels that look wrong to the model: {_share(summary.estimated.ratio)}")
         shares = list(summary.estimated.clients.values())
-        if shares:  # they are only known over all sites where sums were masked
+        if shares:  # they are only known over all sites if sums were masked
             lines.append(
                 f"at single clients: {_share(min(shares))} to {_share(max(shares))}, median {_share(median(shares))}"
             )
@@ -169,5 +169,5 @@ def _share(value: float | None) -> str:
 
 
 def _text(name: str) -> str:
-    """Return a name as Markdown shows it literally, on one line: a class may be called `<script>` or `a | b`."""
+    """Return a name escaped for Markdown, on one line: a class may be called `<script>` or `a | b`."""
     return _SPECIAL.sub(r"\\\1", " ".join(name.split()))

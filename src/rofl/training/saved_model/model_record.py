@@ -1,4 +1,4 @@
-"""model.json: network, classes and preprocessing of a saved model, all but its weights."""
+"""model.json: network, classes and preprocessing of a saved model, without its weights."""
 
 from pathlib import Path
 from typing import Literal
@@ -27,9 +27,9 @@ class NetworkRecord(Spec):
         shape: channels, height and width of an input.
         width: a factor for all channel counts.
         seed: of the initial weights.
-        config: of a network of Hugging Face, as JSON.
+        config: the configuration of a Hugging Face network, as JSON.
         freeze: whether only the last layer was trained; the other weights are in base.safetensors.
-        lora: the rank of the adapters that were trained along with the last layer; 0 for none.
+        lora: the rank of the adapters trained together with the last layer; 0 for none.
         base: the SHA-256 of the weights that were not trained.
     """
 
@@ -66,7 +66,7 @@ class ModelRecord(Spec):
     def of(
         cls, title: str, network: NetworkSpec, classes: tuple[str, ...], preprocessing: Preprocessing
     ) -> "ModelRecord":
-        """Return the record of a model, still without the digest of its weights.
+        """Return the record of a model, without the digest of its weights.
 
         Args:
             title: the name of the run.
@@ -97,7 +97,7 @@ class ModelRecord(Spec):
             base: the file with the weights that were not trained.
 
         Raises:
-            UserError: such a file is needed and is not there.
+            UserError: the file is needed and does not exist.
         """
         network, form = self.network, self.preprocessing
         scaling = PixelScaling(form.mean, form.std) if isinstance(form, ImagePreprocessing) else NO_SCALING
@@ -124,12 +124,12 @@ class ModelRecord(Spec):
         """Return the whole network with its weights, in evaluation mode; adapters are merged into it.
 
         Args:
-            weights: that were trained, by their names in the network.
+            weights: the trained weights, by their names in the network.
             source: where they come from, for error messages.
-            base: the file with the weights that were not trained, if there are such.
+            base: the file with the weights that were not trained, if any.
 
         Raises:
-            UserError: the weights are another network's, or were changed.
+            UserError: the weights belong to another network, or were changed.
         """
         if self.digest not in ("", digest(weights)):
             raise UserError(
@@ -148,7 +148,7 @@ class ModelRecord(Spec):
         return net.eval()
 
     def for_whole(self, net: Network) -> "ModelRecord":
-        """Return the record of the whole network, whatever part of it was trained; it needs no other file."""
+        """Return the record of the whole network, which needs no other file."""
         if not (self.network.freeze or self.network.lora):
             return self
         whole = self.network.model_copy(update={"freeze": False, "lora": 0, "base": ""})
@@ -167,7 +167,8 @@ class ModelRecord(Spec):
             source: where it comes from, for error messages.
 
         Raises:
-            UserError: the text is something else, of another format version, or names a module that is not installed.
+            UserError: the text is not such a record, has another format version, or names a module that is not
+                installed.
         """
         record = parse_record(cls, text, source, FORMAT)
         MODELS.check_file_name(record.network.name)

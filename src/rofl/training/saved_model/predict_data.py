@@ -29,7 +29,7 @@ class Predictions:
     Attributes:
         samples: the names of the samples: paths below the folder, rows, or the column `id` of a table.
         classes: the names of the K classes.
-        probabilities: (n, K) of each class.
+        probabilities: (n, K) of the classes.
         unreadable: images that could not be read, with the reason; they are not among the samples.
     """
 
@@ -68,17 +68,17 @@ class Predictions:
 def predict_data(
     run: Run | Path | str, data: Path | str, *, data_dir: Path | None = None, progress: OnPredicted | None = None
 ) -> Predictions:
-    """Return the predictions of a run's model for data that needs no labels.
+    """Return the predictions of a run's model; labels are not needed.
 
     Args:
         run: a finished run, or its folder.
         data: an image, a folder with images at any depth, a manifest with a column `path`, an .npz file with `images`,
             or a table.
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
-        UserError: the run has no model, or the data cannot be read or is of another kind than the model's.
+        UserError: the run has no model, or the data cannot be read or is of the wrong kind.
     """
     model, listing = load_model(run, data_dir=data_dir), list_unlabelled(Path(data))
     logits, unreadable = sample_logits(model, listing.samples, listing.features, str(data), progress)
@@ -94,17 +94,17 @@ def sample_logits(
     source: str,
     progress: OnPredicted | None = None,
 ) -> tuple[Tensor, dict[int, str]]:
-    """Return the logits of all samples that can be read, and the reason for each row that cannot.
+    """Return the logits of all readable samples, and the reason for each unreadable row.
 
     Args:
         model: the model.
         samples: of user data.
         features: the columns of a table; empty for images.
         source: where they come from, for error messages.
-        progress: called with the number of samples done, and of all.
+        progress: called with the numbers of processed samples and of all samples.
 
     Raises:
-        UserError: the model takes images and the data is a table, or the other way round; or nothing can be read.
+        UserError: the model expects images and the data is a table, or vice versa; or nothing can be read.
     """
     form = model.record.preprocessing
     contents = [sample.content for sample in samples]

@@ -1,4 +1,4 @@
-"""A model as a plain `torch.nn.Module` from raw samples to logits: the preprocessing is inside."""
+"""A model as a plain `torch.nn.Module` from raw samples to logits, with its preprocessing."""
 
 import torch
 from torch import Tensor, nn
@@ -38,8 +38,8 @@ class ImageModule(nn.Module):
 class TableModule(nn.Module):
     """(B, F) float64 rows -> logits (B, K), with the columns in the order of `columns`.
 
-    A number is given as it is, NaN where it is missing; a category as the place of its value in `values`, -1 where it
-    is missing or unknown. `TrainedModel.codes` makes such rows.
+    A number is not scaled, NaN if it is missing; a category is the index of its value in `values`, -1 if it is missing
+    or unknown. `TrainedModel.codes` returns such rows.
 
     Args:
         network: (B, C, H, W) inputs -> logits (B, K).
@@ -82,7 +82,7 @@ class _Number(nn.Module):
 
 
 class _Category(nn.Module):
-    """(B,) places of values -> (B, V) one-hot; zeros for other numbers."""
+    """(B,) indices of values -> (B, V) one-hot; zeros for other numbers."""
 
     places: Tensor
 
@@ -95,7 +95,7 @@ class _Category(nn.Module):
 
 
 class TextModule(nn.Module):
-    """(B, length) int64 numbers of words, 0 after the last one -> logits (B, K).
+    """(B, length) int64 word indices, 0 as padding -> logits (B, K).
 
     Args:
         network: (B, length, 1, 1) inputs -> logits (B, K).

@@ -20,7 +20,7 @@ from rofl.training.saved_model.trained_model import TrainedModel
 
 _INPUT_NAMES = {"image": "pixels", "table": "rows", "text": "words"}
 _CHECKED = 32  # random inputs on which the export is compared with the network
-ROUNDING = 1e-5  # of the largest logit: engines add float32 numbers in orders of their own, and differ by less
+ROUNDING = 1e-5  # relative to the largest logit: engines sum float32 in different orders, and differ by less
 
 
 class _WithProbabilities(nn.Module):
@@ -98,7 +98,7 @@ def _trace(model: TrainedModel) -> tuple[str, torch.export.ExportedProgram]:
                 (_random_samples(model, 2),),
                 dynamic_shapes={"samples": {0: batch}},
             )
-    except Exception as error:  # torch has a dozen kinds for what it cannot trace
+    except Exception as error:  # torch raises a dozen types for what it cannot trace
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(
             f"torch cannot trace the network {model.record.network.name} ({reason}).", "--format safetensors"
@@ -107,9 +107,9 @@ def _trace(model: TrainedModel) -> tuple[str, torch.export.ExportedProgram]:
 
 
 def _random_samples(model: TrainedModel, count: int) -> Tensor:
-    """Return raw samples that mean nothing: (count, C, H, W) uint8, or rows (count, columns) float64.
+    """Return random raw samples: (count, C, H, W) uint8, or rows (count, columns) float64.
 
-    Numbers of a row are spread as in training, some are missing, and some categories are unknown.
+    Numbers are distributed as in training; some are missing, and some categories are unknown.
     """
     form, rng = model.record.preprocessing, generator(0, "export")
     if isinstance(form, ImagePreprocessing):
@@ -123,7 +123,7 @@ def _random_samples(model: TrainedModel, count: int) -> Tensor:
 
 
 def _random_column(column: NumberColumn | CategoryColumn, count: int, rng: torch.Generator) -> Tensor:
-    """Return (count,) cells as `TableModule` takes them."""
+    """Return (count,) cells in the form that `TableModule` expects."""
     if isinstance(column, CategoryColumn):
         return torch.randint(-1, len(column.values), (count,), generator=rng).double()
     numbers = column.mean + column.scale * torch.randn(count, generator=rng, dtype=torch.float64)
@@ -131,7 +131,7 @@ def _random_column(column: NumberColumn | CategoryColumn, count: int, rng: torch
 
 
 def _difference(model: TrainedModel, samples: Tensor, logits: Tensor) -> float:
-    """Return the largest distance of a logit from the network's own, as a share of the largest logit, or of 1."""
+    """Return the largest difference from the network's logits, relative to the largest logit (at least 1)."""
     with torch.no_grad():
         own = model.module(samples)  # (B, K)
     return float((logits.detach() - own).abs().max() / own.abs().max().clamp(min=1))
@@ -149,7 +149,7 @@ def _onnx_difference(model: TrainedModel, content: bytes, name: str) -> float | 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep to ourselves what torch's exporter says about its own deprecations and absent packages."""
+    """Suppress the messages of torch's exporter about its deprecations and missing packages."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""A trained model: classes and probabilities of raw images or rows. Its preprocessing is part of it."""
+"""A trained model that predicts raw images, rows or texts; its preprocessing is included."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,15 +22,15 @@ from rofl.models import Network
 from rofl.training.saved_model.model_record import ModelRecord
 from rofl.training.saved_model.raw_module import raw_module
 
-OnPredicted = Callable[[int, int], None]  # called with the number of samples done, and the number of all
+OnPredicted = Callable[[int, int], None]  # called with the numbers of processed samples and of all samples
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """The model of a finished run, which takes raw samples; `rofl.load` returns one.
+    """The model of a finished run, for raw samples; `rofl.load` returns one.
 
-    A model of images takes a path or several, an array or a tensor of pixels, or a list of arrays, tensors and images
-    of PIL. They may have any size: they are decoded and resized as in training. Pixels are uint8, or numbers from 0 to
+    A model of images takes a path or several, an array or a tensor of pixels, or a list of arrays, tensors and PIL
+    images. They may have any size: they are decoded and resized as in training. Pixels are uint8, or numbers from 0 to
     1; nothing has to be scaled by hand.
 
     A model of tables takes a data frame, columns by name, a list of records, an array with the columns in their order
@@ -39,7 +39,7 @@ class TrainedModel:
     A model of texts takes a text or several, a data frame with a column `text`, or the path (a `Path`) of such a table.
 
     Attributes:
-        record: classes, preprocessing and network, as model.json has them.
+        record: the content of model.json: classes, preprocessing and network.
         network: the network, in evaluation mode; it takes what `preprocess` returns.
     """
 
@@ -47,7 +47,7 @@ class TrainedModel:
     network: Network = field(repr=False)
 
     def __repr__(self) -> str:
-        """Return what it is in one line; a table's encoder alone would fill a screen."""
+        """Return a one-line description; a table's encoder alone would fill a screen."""
         names = list_some(self.classes)
         return f"TrainedModel({self.record.title!r}, {self.record.network.name}, {len(self.classes)} classes: {names})"
 
@@ -77,9 +77,9 @@ class TrainedModel:
         return self.record.preprocessing.transform(self._samples(inputs)[:])
 
     def codes(self, inputs: Any) -> Tensor:
-        """Return samples that are no images as `module` and exported models take them.
+        """Return rows or texts in the form that `module` and exported models expect.
 
-        Rows of a table become numbers (n, columns) float64, texts the numbers of their words (n, length) int64.
+        Rows of a table become numbers (n, columns) float64, texts word indices (n, length) int64.
 
         Raises:
             UserError: it is a model of images.
@@ -88,7 +88,7 @@ class TrainedModel:
         if isinstance(form, TextPreprocessing):
             return read_raw_texts(inputs, form).flatten(1).long()
         if not isinstance(form, TablePreprocessing):
-            raise UserError("A model of images takes pixels, and has no codes.", "model.module(pixels)")
+            raise UserError("An image model takes pixels and has no codes.", "model.module(pixels)")
         return read_codes(inputs, form)
 
     def logits(self, inputs: Any, progress: OnPredicted | None = None) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ class TrainedModel:
     def stored_logits(
         self, samples: ImageStore | RawImages, progress: OnPredicted | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (n, K) and features (n, d) of samples in the form of a `Dataset`: decoded, not yet scaled.
+        """Return logits (n, K) and features (n, d) of samples as a `Dataset` stores them: decoded, not scaled.
 
         Args:
             samples: (n, C, H, W) pixels, or encoded rows (n, F, 1, 1).
@@ -125,7 +125,7 @@ class TrainedModel:
         return raw_module(self.network, self.record.preprocessing)
 
     def to(self, device: torch.device | str) -> "TrainedModel":
-        """Return the model on a device; results are always on the CPU."""
+        """Move the model to a device and return it; results are always on the CPU."""
         return TrainedModel(self.record, self.network.to(device))
 
     def _samples(self, inputs: Any) -> RawImages | Tensor:
@@ -143,7 +143,7 @@ class TrainedModel:
     def _chunks(
         self, samples: ImageStore | RawImages, progress: OnPredicted | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits and features on the CPU, in the chunks of a run, so that the bits are a run's."""
+        """Yield logits and features on the CPU, in the same chunks as a run, for the same bits."""
         transform = self.record.preprocessing.transform
         for start in range(0, len(samples), CHUNK):
             stop = min(start + CHUNK, len(samples))

@@ -1,4 +1,4 @@
-"""A model as one safetensors file: its weights, and its record as metadata."""
+"""A model as one safetensors file: the weights, with the record as metadata."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def weights_bytes(model: TrainedModel) -> bytes:
 
 
 def read_weights_file(path: Path) -> tuple[ModelRecord, Tensors]:
-    """Return the record and the weights of a file that `weights_bytes` made.
+    """Return the record and the weights of a file that `weights_bytes` wrote.
 
     Raises:
         UserError: the file cannot be read, or has no record.
