@@ -27,6 +27,8 @@ TOKENS = (
 )
 NUMBERS = (b"-1", b"0", b"1", b"2", b"1e400", b"-0.0", b"0.5", b"9" * 30, b'"x"', b"null", b"true", b"[1]", b"{}")
 
+_TOKEN, _WINDOW = re.compile(rb'-?\d+(\.\d+)?|"[^"\n]*"'), 1000  # bytes in which a token is looked for
+
 
 def mutate(raw: bytes, chance: random.Random) -> bytes:
     """Damage some bytes in one to four ways."""
@@ -115,7 +117,8 @@ def _insert(raw: bytes, chance: random.Random) -> bytes:
 
 def _replace_number(raw: bytes, chance: random.Random) -> bytes:
     """Exchange a whole number or text of a text file, so that it stays well formed."""
-    found = list(re.finditer(rb'-?\d+(\.\d+)?|"[^"\n]*"', raw[:20_000]))
+    start = chance.randrange(max(1, len(raw) - _WINDOW))
+    found = list(_TOKEN.finditer(raw, start, start + _WINDOW))
     if not found:
         return _insert(raw, chance)
     token = chance.choice(found)

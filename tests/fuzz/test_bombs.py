@@ -186,7 +186,7 @@ def test_page_sizes_are_those_that_the_writer_made(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet", {"x": list(range(1000)), "y": ["a", "b"] * 500}, use_dictionary=["y"])
     metadata = pyarrow.parquet.read_metadata(path)
     with open(path, "rb") as file:
-        sizes = list(page_sizes(file, metadata))
+        sizes = list(page_sizes(file))
     assert len(sizes) == 3  # numbers, a dictionary, and places in it
     assert 8000 <= sizes[0] < 8100
     declared = [metadata.row_group(0).column(place).total_uncompressed_size for place in (0, 1)]
@@ -214,6 +214,24 @@ def test_lists_and_long_texts_are_refused(tmp_path: Path) -> None:
     assert "The column 'box' of" in refused(lambda: read_columns(lists))
     long = parquet(tmp_path / "b.parquet", {"label": ["a" * 200_000]})
     assert "a text of more than 131072 characters" in refused(lambda: read_columns(long))
+
+
+@pytest.mark.parametrize(
+    ("sound", "damaged"),
+    [
+        (b"\xfe0\x01", b"\xfe0\x07"),  # the place of a word, of which there are two
+        (b"\x02\x18\x05label", b"\x00\x18\x05label"),  # no cell may be missing, as if the statistics were of others
+        (struct.pack("<q", 1000), struct.pack("<q", 2**62)),  # the year 146,000
+    ],
+)
+def test_what_a_sound_parquet_file_cannot_have_is_one_sentence(sound: bytes, damaged: bytes, tmp_path: Path) -> None:
+    """The first was a traceback, and so was the last; in the second case pyarrow ended the whole process."""
+    columns = {"label": ["cat"] + ["dog"] * 31, "when": pyarrow.array([1000] * 32, pyarrow.timestamp("us"))}
+    path = parquet(tmp_path / "a.parquet", columns, compression="none", write_statistics=False)
+    raw = path.read_bytes()
+    assert raw.count(sound) == 1
+    path.write_bytes(raw.replace(sound, damaged))
+    assert "cannot be read as parquet" in refused(lambda: read_columns(path), 128)
 
 
 # --- tables ---

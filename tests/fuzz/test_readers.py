@@ -1,17 +1,20 @@
 """Every reader of files, on files that were damaged at random: one sentence or a result, soon, in little memory.
 
-100 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
+300 files for each in `make test`, 10,000 in `make slow`, from fixed seeds. What must not happen: an exception that is
 no `UserError`, more than 10 seconds for a file, and more than 256 MB of memory beyond what the process has.
 """
 
 import functools
+import io
+import json
 import os
 import random
 import shutil
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ import torch
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
 from flwr.app import RecordDict
+from PIL import Image
 
 import rofl
 from rofl.audit.label_tools.export_suspects import Tool
@@ -30,12 +34,12 @@ from rofl.audit.noise_estimation import LabelNoise
 from rofl.audit.result import NoiseEstimate
 from rofl.audit.sample_issues import SampleIssue
 from rofl.audit.suspect_list import read_issues, read_suspects, write_issues
+from rofl.config.schema import Experiment
+from rofl.data.image_io import decode_image, describe_error, inspect_image
 from rofl.data.label_csv import Decision, read_decisions, read_labels, write_decisions, write_labels
 from rofl.data.specs import DataSpec
 from rofl.data.split_file import read_split, write_split
 from rofl.data.user import UserSource, load_user_data
-from rofl.data.user.decode import decode_all, inspect_all
-from rofl.data.user.samples import Sample
 from rofl.data.user.shared_columns import parse_columns
 from rofl.data.user.table_encoder import TableEncoder
 from rofl.errors import UserError
@@ -43,6 +47,7 @@ from rofl.federation.agreement import AgreementFile
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
 from rofl.federation.event_log import LOG_FILE, EventLog, read_log
 from rofl.federation.farewells import Farewells
+from rofl.federation.health import check_health
 from rofl.federation.issue_credentials import make_credentials
 from rofl.federation.masking.peers import MaskSession, Peer
 from rofl.federation.masking.site_masks import SiteMasks
@@ -53,27 +58,30 @@ from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_policy import write_policy
 from rofl.federation.site_report import SiteReport
 from rofl.federation.sites_file import SitesFile
+from rofl.report.live.run_watcher import RunWatcher
 from rofl.simulation.client import ClientStateStore
 from rofl.simulation.network_spec import NetworkSpec
+from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.loop import load_or_init
 from rofl.training.records import AuditRecord
 from rofl.training.round_log import cut_round_log
 from rofl.training.run_dir import RunDir
 from tests.audit import reviews
+from tests.data.test_dicom import RAMP, dicom
 from tests.data.user import places
 from tests.flow.tiny import tiny
 from tests.fuzz.mutations import Mutation, mutate, mutate_safetensors, mutate_zip
 
-FILES, MANY_FILES = 100, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
+FILES, MANY_FILES = 300, int(os.environ.get("ROFL_FUZZ_FILES", "10000"))
 SECONDS, MEGABYTES = 10, 256
 CLASSES = ("cat", "dog")
 FORGIVING = (  # they never refuse, or hardly ever
-    *("features", "image png", "image jpg", "image gif", "image bmp", "image tiff", "image webp"),
-    *("agreement.toml", "mask key"),
+    *("features", "image png", "image jpeg", "image gif", "image bmp", "image tiff", "image webp"),
+    *("image dicom", "agreement.toml", "mask key", "live view of rounds", "live view of a site"),
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reader:
     """A reader with a sound file for it.
 
@@ -86,6 +94,28 @@ class Reader:
     path: Path
     read: Callable[[], object]
     mutation: Mutation = mutate
+
+    def sound(self) -> bytes:
+        """The content of the sound file."""
+        return self.path.read_bytes()
+
+    def take(self, content: bytes) -> None:
+        """Let the next reading be of this content."""
+        overwrite(self.path, content)
+
+
+class InMemory(Reader):
+    """A reader of bytes, for which nothing is written."""
+
+    def __init__(self, content: bytes, read: Callable[[bytes], object]) -> None:
+        self._sound = self._content = content
+        super().__init__(Path(), lambda: read(self._content))
+
+    def sound(self) -> bytes:
+        return self._sound
+
+    def take(self, content: bytes) -> None:
+        self._content = content
 
 
 class Hang(BaseException):
@@ -122,14 +152,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 def overwrite(path: Path, content: bytes) -> None:
     """Without a moment of no bytes: on such a file ext4 waits for the disk."""
-    with open(path, "r+b") as file:
-        file.write(content)
-        file.truncate()
+    file = os.open(path, os.O_WRONLY)
+    try:
+        assert os.write(file, content) == len(content)
+        os.ftruncate(file, len(content))
+    finally:
+        os.close(file)
 
 
-def read_whole_run(run: RunDir) -> object:
-    """What a resume reads, and what an audit reads."""
-    experiment, log = run.read_experiment(), run.log_path.read_bytes()
+def read_checkpoint(run: RunDir, experiment: Experiment) -> object:
+    """What a resume reads of the checkpoint, and what an audit reads."""
+    log = run.log_path.read_bytes()
     start = load_or_init(run, experiment, NetworkSpec("mlp", (1, 8, 8), 10, 0.125, 0))
     history = run.read_history()[: start.index]
     try:
@@ -139,10 +172,22 @@ def read_whole_run(run: RunDir) -> object:
     return run.checkpoints.read_saved_model(run.read_summary())
 
 
+def read_rounds(run: RunDir, start: Checkpoint) -> None:
+    """What a resume reads of the rounds, beside a sound checkpoint."""
+    cut_round_log(run.log_path, len(run.read_history()[: start.index]), start.index, start.log_digest)
+
+
+def show(folder: Path) -> str:
+    """What a browser gets of a run folder."""
+    return json.dumps(asdict(RunWatcher(folder).view()), allow_nan=False)
+
+
 def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     """The files of a run."""
     shutil.copytree(run.path, place / "run")
     here = RunDir(place / "run")
+    experiment = here.read_experiment()
+    start = load_or_init(here, experiment, NetworkSpec("mlp", (1, 8, 8), 10, 0.125, 0))
     state = next((here.path / "states").glob("0-*"))
     encoder = load_user_data(UserSource(str(places.write_table(place / "patients.csv")))).encoder
     here.model.write_encoder(encoder)
@@ -159,8 +204,9 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
     return {
         "config": Reader(here.path / "config.toml", here.read_experiment),
-        "checkpoint": Reader(here.checkpoints.newest_path, lambda: read_whole_run(here), mutate_safetensors),
-        "metrics": Reader(here.log_path, lambda: read_whole_run(here)),
+        "checkpoint": Reader(here.checkpoints.newest_path, lambda: read_checkpoint(here, experiment), mutate_safetensors),
+        "metrics": Reader(here.log_path, lambda: read_rounds(here, start)),
+        "live view of rounds": Reader(here.log_path, lambda: show(here.path)),
         "summary": Reader(here.path / "summary.json", lambda: here.checkpoints.check_summary(here.read_summary())),
         "suspects": Reader(suspects, lambda: read_suspects(suspects)),
         "issues": Reader(issues, lambda: read_issues(issues)),
@@ -184,6 +230,7 @@ def data_readers(place: Path) -> dict[str, Reader]:
     lines = [line.split(",") for line in table.read_text().splitlines()]
     columns = {name: [line[number] for line in lines[1:]] for number, name in enumerate(lines[0])}
     columns["height"] = [int(height) for height in columns["height"]]
+    columns["seen"] = pyarrow.array([10**15] * len(columns["height"]), pyarrow.timestamp("us"))
     parquet = place / "table.parquet"
     pyarrow.parquet.write_table(pyarrow.table(columns), parquet, compression="zstd")
     few = {"images": np.zeros((6, 8, 8), np.uint8), "labels": np.array(CLASSES * 3), "clients": None}
@@ -226,18 +273,25 @@ def review_readers(place: Path) -> dict[str, Reader]:
     return readers
 
 
-def image_readers(place: Path) -> dict[str, Reader]:
+def image_readers() -> dict[str, Reader]:
     """Images in every format; what cannot be decoded has a reason, and no exception is of another kind."""
 
-    def look(path: Path) -> object:
-        samples = [Sample("x", "cat", None, False, path)]
-        return decode_all(samples, inspect_all(samples), 8, 3)
+    def look(content: bytes) -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if inspect_image(content).error:
+                return None
+            try:
+                return decode_image(content, 8, 3)
+            except Exception as error:  # as `decode_all` does
+                return describe_error(error)
 
-    readers = {}
-    for suffix in ("png", "jpg", "gif", "bmp", "tiff", "webp"):
-        path = places.save(place / f"picture.{suffix}", places.picture(1, 1))
-        readers[f"image {suffix}"] = Reader(path, functools.partial(look, path))
-    return readers
+    sound = {"dicom": dicom(RAMP, WindowCenter=1000, WindowWidth=1000)}
+    for suffix in ("png", "jpeg", "gif", "bmp", "tiff", "webp"):
+        file = io.BytesIO()
+        Image.fromarray(places.picture(1, 1)).save(file, suffix)
+        sound[suffix] = file.getvalue()
+    return {f"image {suffix}": InMemory(content, look) for suffix, content in sound.items()}
 
 
 def masked_site(folder: Path) -> Path:
@@ -258,6 +312,7 @@ def federation_readers(place: Path) -> dict[str, Reader]:
     log = EventLog(place / LOG_FILE)
     for index in range(3):
         log.write("sent", kind="train", round=index, tensors=["model/w float32 (2,)"])
+    shutil.copy(place / LOG_FILE, site / LOG_FILE)
     masks = masked_site(place / "masks")
     SitesFile(place / "sites.json").write({0: SiteInfo(0, "north", 40, 8, 3, ("cat", "dog"), bytes(32), b"signed")})
     farewells = Farewells(place / "farewells.json")
@@ -278,6 +333,8 @@ def federation_readers(place: Path) -> dict[str, Reader]:
         "a site's certificate": Reader(certificate, lambda: ServerCredentials.read(server).admitted),
         "policy.toml": Reader(site / "policy.toml", lambda: read_policy(SiteConfig(credentials=site))),
         "federation log": Reader(place / LOG_FILE, lambda: read_log(place)),
+        "live view of a site": Reader(place / LOG_FILE, lambda: show(place)),
+        "health of a site": Reader(site / LOG_FILE, lambda: check_health(site)),
         "serve.toml": Reader(place / "serve.toml", lambda: ServerConfig.read(place)),
         "sites.toml": Reader(server / "sites.toml", lambda: ServerCredentials.read(server)),
         "site.toml": Reader(site / "site.toml", lambda: SiteCredentials.read(site)),
@@ -288,14 +345,13 @@ def federation_readers(place: Path) -> dict[str, Reader]:
 
 def damage(name: str, reader: Reader, count: int) -> None:
     """Read so many damaged files."""
-    sound = reader.path.read_bytes()
+    sound = reader.sound()
     reader.read()
     Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is what there is now
     before = memory("VmHWM")
     refused = 0
     for number in range(count):
-        damaged = reader.mutation(sound, random.Random(f"{name} {number}"))
-        overwrite(reader.path, damaged)
+        reader.take(reader.mutation(sound, random.Random(f"{name} {number}")))
         try:
             with alarm():
                 reader.read()
@@ -303,7 +359,7 @@ def damage(name: str, reader: Reader, count: int) -> None:
             refused += 1
         except BaseException as error:
             raise AssertionError(f"{name} {number}: {type(error).__name__}") from error
-    overwrite(reader.path, sound)
+    reader.take(sound)
     assert memory("VmHWM") - before < MEGABYTES, name
     assert refused >= (0 if name in FORGIVING else count // 10), f"{name}: {refused} of {count} were refused"
 
@@ -314,7 +370,7 @@ def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_readers(run: RunDir, place: Path) -> dict[str, Reader]:
-    readers = run_readers(run, place) | data_readers(place) | label_readers(place) | image_readers(place)
+    readers = run_readers(run, place) | data_readers(place) | label_readers(place) | image_readers()
     return readers | review_readers(place) | federation_readers(place)
 
 

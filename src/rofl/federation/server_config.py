@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import tomli_w
@@ -109,8 +110,14 @@ class ServerConfig:
         if not (folder / _FILE).is_file():
             raise UserError(f"{folder} is no folder of rofl serve: it has no {_FILE}.", "rofl resume, for a local run")
         try:
-            return TypeAdapter(cls).validate_python(read_toml(folder / _FILE, follow=False))
+            return _form().validate_python(read_toml(folder / _FILE, follow=False))
         except ValidationError as error:
             first = error.errors()[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise UserError(f"{folder / _FILE} is damaged ({reason}).", "a new run") from error
+
+
+@cache
+def _form() -> TypeAdapter[ServerConfig]:
+    """Return what validates a file, made once."""
+    return TypeAdapter(ServerConfig)

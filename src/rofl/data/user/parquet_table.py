@@ -41,9 +41,10 @@ def read_parquet_table(path: Path) -> tuple[list[str], list[list[str]]]:
             reader = parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts, pre_buffer=False)
             columns: list[list[str]] = [[] for _ in schema]
             for batch in reader.iter_batches(_BATCH, use_threads=False):
+                batch.validate(full=True)  # a damaged page may have places beyond the words of a column
                 for cells, column in zip(columns, batch.columns, strict=True):
                     cells += _to_texts(path, column)
-    except (OSError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
+    except (OSError, ValueError, NotImplementedError, OverflowError) as error:  # pyarrow's, and times beyond year 9999
         reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
         raise UserError(f"{path} cannot be read as parquet ({reason}).") from error
     if sum(sum(map(len, cells)) for cells in columns) > memory_budget():
@@ -68,12 +69,12 @@ def _check_sizes(path: Path, metadata: "parquet.FileMetaData", file: BinaryIO) -
 
     Raises:
         UserError: it declares too much.
-        ValueError: the header of a page is damaged.
+        ValueError: the footer, or the header of a page, is damaged.
     """
     groups = [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
     cells = max(metadata.num_rows, sum(groups)) * metadata.num_columns
     unpacked = 0
-    for size in page_sizes(file, metadata):
+    for size in page_sizes(file):
         unpacked += size
         if size > _MAX_PAGE or unpacked > memory_budget():
             raise UserError(f"{path} declares pages that are too large to be unpacked.", "the same rows as CSV")
