@@ -17,7 +17,7 @@ from rofl.data.user import Progress as OnDecoded
 from rofl.data.user.names import plural
 from rofl.report.formatting import rough_duration
 from rofl.training.loop import Listener
-from rofl.training.records import RoundRecord
+from rofl.training.records import START_UP, RoundRecord
 
 if TYPE_CHECKING:  # most commands do without
     from rofl.reproduce.cell_runner import CellProgress, OnProgress
@@ -80,11 +80,11 @@ class ProgressListener:
             print_message(", ".join(parts))
 
     def _seconds_left(self, rounds: int) -> float:
-        """Return the time of so many more rounds at the pace so far; the first round, with its start, counts alone."""
+        """Return the time of so many more rounds at the pace so far; 0 where the pace is not known yet."""
         now = time.monotonic()
         if self._rounds == 1:
-            self._after_first = now
-            return rounds * (now - self._started)
+            self._after_first, first = now, now - self._started
+            return rounds * first if first >= START_UP else 0.0
         return rounds * (now - self._after_first) / (self._rounds - 1)
 
 
