@@ -111,6 +111,16 @@ def test_what_can_be_refused_is_refused_before_images_are_decoded(labels: str, f
     assert done.stderr == f"error: {the_error(done)}\n"
 
 
+def test_an_export_of_rows_to_a_tool_for_images_is_told_before_the_work(folder: Path) -> None:
+    _write_table(folder / "farm.csv", ["cow", "pig"] * 30)
+    package.run(package.from_data(folder / "farm.csv", rounds=1), folder / "rows", workers=0)
+    for command in ("audit rows --export cvat", "audit --model rows --data nowhere.csv --export fiftyone"):
+        told = f"error: {command.split()[-1]} shows images, which these samples are not. Try: --export label-studio "
+        done = rofl(*command.split(), cwd=folder)
+        assert done.stderr.startswith(told)
+        assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", ["predict run photos", "evaluate run", "report run"])
 def test_a_file_that_cannot_be_written_is_told_before_the_work(command: str, folder: Path) -> None:
     for out, problem in (("keys", "a folder"), ("file/x", "file is a file, not a folder")):

@@ -27,10 +27,11 @@ def summary_table(run: Run) -> Table:
     """Return the summary of a finished run as a table."""
     summary = run.summary
     given = ", against labels as given" if run.experiment.data.name == "own" else ""
+    mean = mean_of_rounds(summary.rounds_run or summary.rounds)
     saved = {"saved model": model_text(summary)}
     rows = {
         **(saved if summary.selected == "best" else {}),  # first, since it is the one that is used
-        "test accuracy": f"{percent_text(summary.test_accuracy)}, {mean_of_rounds(summary.rounds_run or summary.rounds)}{given}",
+        "test accuracy": f"{percent_text(summary.test_accuracy)}, {mean}{given}",
         "best round": percent_text(summary.best_accuracy),
         **saved,
         **_label_rows(run),

@@ -24,7 +24,8 @@ def read_raw_rows(inputs: Any, form: TablePreprocessing) -> Tensor:
 
     Args:
         inputs: a data frame or one row of it, columns by name, a record or a list of them, an array of the columns in
-            their order in training, or the path of a CSV or parquet file. Columns `label`, `client`, `part` and `id` are left out.
+            their order in training, or the path of a CSV or parquet file. Columns `label`, `client`, `part` and `id`
+            are left out.
         form: how rows become features.
 
     Raises:
