@@ -10,11 +10,13 @@ import pytest
 
 import rofl as package
 from rofl.audit.result import NoiseEstimate
+from rofl.cli import progress
 from rofl.cli.app import SETTINGS_OF_OPTIONS
 from rofl.cli.tables import summary_table
 from rofl.config.schema import all_keys
 from rofl.federation.issue_credentials import make_credentials
 from rofl.training.audit_files import AuditFiles
+from rofl.training.records import RoundRecord
 from tests.flow.called import Done, rofl
 from tests.flow.tiny import tiny
 
@@ -109,6 +111,16 @@ def test_what_can_be_refused_is_refused_before_images_are_decoded(labels: str, f
     assert done.stderr == f"error: {the_error(done)}\n"
 
 
+def test_an_export_of_rows_to_a_tool_for_images_is_told_before_the_work(folder: Path) -> None:
+    _write_table(folder / "farm.csv", ["cow", "pig"] * 30)
+    package.run(package.from_data(folder / "farm.csv", rounds=1), folder / "rows", workers=0)
+    for command in ("audit rows --export cvat", "audit --model rows --data nowhere.csv --export fiftyone"):
+        told = f"error: {command.split()[-1]} shows images, which these samples are not. Try: --export label-studio "
+        done = rofl(*command.split(), cwd=folder)
+        assert done.stderr.startswith(told)
+        assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", ["predict run photos", "evaluate run", "report run"])
 def test_a_file_that_cannot_be_written_is_told_before_the_work(command: str, folder: Path) -> None:
     for out, problem in (("keys", "a folder"), ("file/x", "file is a file, not a folder")):
@@ -142,6 +154,22 @@ def test_a_finished_run_that_is_resumed_is_said_to_be_finished(folder: Path) -> 
     assert "│ run/suspects" in done.stdout
 
 
+def test_the_time_left_is_told_once_the_pace_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start of processes takes seconds: multiplied by the rounds it would be minutes."""
+    for first, told in ((9.0, ""), (90.0, ", about 58 min left")):
+        clock = iter((0.0, first, first + 0.5))
+        monkeypatch.setattr(progress.time, "monotonic", lambda clock=clock: next(clock))
+        listener, experiment = progress.ProgressListener(), tiny(rounds=40)
+        listener.begin(experiment)
+        for index in (1, 2):
+            listener(experiment, RoundRecord(round=index, accuracy=50.0))
+        _, one, two = capsys.readouterr().err.splitlines()
+        assert one.endswith(f"round 1/40, accuracy 50.0 %{told}")
+        assert two.endswith("round 2/40, accuracy 50.0 %, about 19 s left")
+
+
 def summary_rows(run: package.Run, **changes: object) -> list[tuple[str, str]]:
     table = summary_table(replace(run, summary=run.summary.model_copy(update=changes)))
     names, values = (list(column.cells) for column in table.columns)
@@ -150,7 +178,8 @@ def summary_rows(run: package.Run, **changes: object) -> list[tuple[str, str]]:
 
 def test_the_summary_begins_with_the_saved_model_where_it_is_the_best(folder: Path) -> None:
     run = package.resume(folder / "run")
-    assert summary_rows(run)[0][0] == "test accuracy"
+    name, value = summary_rows(run)[0]
+    assert (name, value.split(", ")[1]) == ("test accuracy", "after one round")
     best = {"selected": "best", "selected_round": 3, "model_accuracy": 71.25}
     assert summary_rows(run, **best)[0] == (
         "saved model",

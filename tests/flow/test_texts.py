@@ -60,8 +60,11 @@ def test_the_model_takes_texts_in_every_form(made: Path) -> None:
     texts = ["What a lovely, warm film.", "Dull and awful, cold."]
     assert model.predict(texts).tolist() == ["good", "bad"]
     wanted = model.predict_proba(texts)
-    for form in (pd.DataFrame({"text": texts}), {"text": texts}, np.array(texts)):
+    frame = pd.DataFrame({"text": texts, "label": ["good", "bad"]})
+    for form in (frame, {"text": texts}, np.array(texts), frame["text"], frame.set_index("label")["text"]):
         assert np.array_equal(model.predict_proba(form), wanted)
+    for record in (frame.iloc[0], {"text": texts[0]}):  # not a text for each letter
+        assert np.array_equal(model.predict_proba(record), model.predict_proba(texts[0]))
     assert model.predict("Great!").tolist() == ["good"]
     assert torch.allclose(model.module(model.codes(texts)), model.logits(texts)[0], atol=1e-6)
     assert len(model.predict(made / "reviews.csv")) == 160

@@ -204,7 +204,9 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
     return {
         "config": Reader(here.path / "config.toml", here.read_experiment),
-        "checkpoint": Reader(here.checkpoints.newest_path, lambda: read_checkpoint(here, experiment), mutate_safetensors),
+        "checkpoint": Reader(
+            here.checkpoints.newest_path, lambda: read_checkpoint(here, experiment), mutate_safetensors
+        ),
         "metrics": Reader(here.log_path, lambda: read_rounds(here, start)),
         "live view of rounds": Reader(here.log_path, lambda: show(here.path)),
         "summary": Reader(here.path / "summary.json", lambda: here.checkpoints.check_summary(here.read_summary())),

@@ -48,6 +48,17 @@ def add(run_dir: RunDir, index: int, **values: object) -> None:
 # --- the folder ---
 
 
+def test_the_first_round_tells_the_time_left_only_where_its_start_is_a_small_part(tmp_path: Path) -> None:
+    for first, left in ((14.0, None), (90.0, 270.0)):
+        run_dir = begin(tmp_path / str(first))
+        watcher = RunWatcher(run_dir.path)
+        with exclusive(run_dir.path, "test"):
+            add(run_dir, 1, seconds=first)
+            assert watcher._look().seconds_left == left
+            add(run_dir, 2)
+            assert watcher._look().seconds_left == 4.0
+
+
 def test_a_run_is_seen_to_go_on_stop_and_end(tmp_path: Path) -> None:
     run_dir = begin(tmp_path / "run")
     watcher = RunWatcher(run_dir.path)
@@ -59,7 +70,7 @@ def test_a_run_is_seen_to_go_on_stop_and_end(tmp_path: Path) -> None:
         event = GuardEvent(sign="vanished class", round=1, message="Class 3 is gone.")
         add(run_dir, 1, cohort=[0, 2], dropped={"2": "it raised"}, metrics={"confident": 0.6}, warnings=[event])
         seen = watcher._look()
-        assert (seen.round, seen.accuracy, seen.best, seen.seconds_left) == (1, 51.0, 51.0, 6.0)
+        assert (seen.round, seen.accuracy, seen.best, seen.seconds_left) == (1, 51.0, 51.0, None)
         assert seen.trusted == [(1, 60.0)]
         assert [(site.name, site.failed) for site in seen.sites] == [("client 0", False), ("client 2", True)]
         assert [each.text for each in seen.warnings] == ["client 2 was left out: it raised", "Class 3 is gone."]

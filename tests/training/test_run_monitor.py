@@ -104,6 +104,8 @@ def test_a_model_that_learnt_nothing_is_told_after_a_third_of_the_rounds() -> No
     monitor = RunMonitor(experiment())
     (event,) = watch(monitor, of_agreements(*[505] * 29))
     assert (event.sign, event.round) == ("nothing learnt", 10)
+    fallen = watch(RunMonitor(experiment()), of_agreements(*[800] * 5, *[505] * 24))
+    assert [each.sign for each in fallen] == ["falling agreement"]  # it had learnt something
 
 
 def test_a_round_without_an_update_is_told() -> None:
@@ -133,7 +135,7 @@ def test_a_model_that_never_had_the_class_is_nothing_to_go_back_to() -> None:
 
 def test_at_the_end_it_is_too_late_to_act() -> None:
     monitor = RunMonitor(experiment(guard="act", rounds=7))
-    (event, _) = watch(monitor, of_agreements(600, 600, 620, 560, 520, 500, 480))
+    (event,) = watch(monitor, of_agreements(600, 600, 620, 560, 520, 500, 480))
     assert (event.acted, monitor.cautious_from) == (False, None)
 
 

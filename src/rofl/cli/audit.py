@@ -65,8 +65,8 @@ def audit_command(
     """
     _check_options(run, model, data, out if export is None else None)
     _check_labels_out(labels_out, decided_only)
-    if export is not None and run is not None:
-        _check_export(run, export, out)
+    if export is not None:
+        _check_export(run, model, export, out)
     _check_decisions(decisions or [])
     from rofl.cli.audit_tables import (
         audit_lines,
@@ -133,11 +133,25 @@ def _check_options(run: Path | None, model: Path | None, data: Path | None, out:
         raise UserError("--out is for the lists of new data; those of a run stay in its folder.", "leave it out")
 
 
-def _check_export(run: Path, tool: ToolName, out: Path | None) -> None:
-    """Refuse a folder that an export cannot be written into, before the audit starts, which is slow."""
-    from rofl.audit.label_tools.export_suspects import check_export
+def _check_export(run: Path | None, model: Path | None, tool: ToolName, out: Path | None) -> None:
+    """Refuse an export that cannot be written, before the audit takes its time.
 
-    check_export(out or run / tool)
+    Args:
+        run: the run, or the folder of an earlier audit.
+        model: the run whose model audits new data.
+        tool: that is to read the export.
+        out: `--out`: of new data it is the folder of lists, in which the export will be.
+    """
+    from rofl.audit.label_tools.export_suspects import check_export
+    from rofl.training.run_dir import RunDir
+
+    audited = RunDir(run).audit.read_record() if run is not None else None
+    trained = Path(audited.model) if audited is not None else model or run
+    record = RunDir(trained).model.read_record() if trained is not None else None
+    are_images = record is None or record.preprocessing.kind == "image"  # a run of 0.1 has no record
+    lists = run or out
+    folder = out if run is not None and out is not None else lists and lists / tool
+    check_export(tool, folder, are_images)
 
 
 def _check_decisions(paths: Sequence[Path]) -> None:

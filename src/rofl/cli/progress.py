@@ -16,7 +16,7 @@ from rofl.config.schema import Experiment
 from rofl.data.user import Progress as OnDecoded
 from rofl.data.user.names import plural
 from rofl.training.loop import Listener
-from rofl.training.records import RoundRecord
+from rofl.training.records import START_UP, RoundRecord
 
 if TYPE_CHECKING:  # most commands do without
     from rofl.reproduce.cell_runner import CellProgress, OnProgress
@@ -79,11 +79,11 @@ class ProgressListener:
             print_message(", ".join(parts))
 
     def _seconds_left(self, rounds: int) -> float:
-        """Return the time for the remaining rounds at the current pace; without the first round if there are more."""
+        """Return the time of so many more rounds at the pace so far; 0 where the pace is not known yet."""
         now = time.monotonic()
         if self._rounds == 1:
-            self._after_first = now
-            return rounds * (now - self._started)
+            self._after_first, first = now, now - self._started
+            return rounds * first if first >= START_UP else 0.0
         return rounds * (now - self._after_first) / (self._rounds - 1)
 
 

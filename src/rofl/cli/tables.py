@@ -11,7 +11,7 @@ from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import ListQuality, NoiseEstimate
 from rofl.cli.app import print_json, stdout
 from rofl.training.compare_runs import Comparison
-from rofl.training.records import PrivacyRecord, RunSummary
+from rofl.training.records import LAST_ROUNDS, PrivacyRecord, RunSummary
 from rofl.training.runner import Run
 
 
@@ -27,10 +27,11 @@ def summary_table(run: Run) -> Table:
     """Return the summary of a finished run as a table."""
     summary = run.summary
     given = ", against labels as given" if run.experiment.data.name == "own" else ""
+    mean = mean_of_rounds(summary.rounds_run or summary.rounds)
     saved = {"saved model": model_text(summary)}
     rows = {
         **(saved if summary.selected == "best" else {}),  # first, since it is the one that is used
-        "test accuracy": f"{percent_text(summary.test_accuracy)}, mean of the last 10 rounds{given}",
+        "test accuracy": f"{percent_text(summary.test_accuracy)}, {mean}{given}",
         "best round": percent_text(summary.best_accuracy),
         **saved,
         **_label_rows(run),
@@ -54,7 +55,8 @@ def summary_table(run: Run) -> Table:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Return the methods of a comparison, one per row, with means and spread over seeds."""
-    table = Table(title="test accuracy, mean of the last 10 rounds", title_justify="left")
+    rounds = min(run.summary.rounds_run or run.summary.rounds for run in comparison.runs)
+    table = Table(title=f"test accuracy, {mean_of_rounds(rounds)}", title_justify="left")
     for column in ("method", "seeds", "accuracy", "spread", "precision", "recall", "s a round"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for row in comparison.rows:
@@ -106,6 +108,17 @@ def _made_paths(folder: Path) -> dict[str, str]:
 def percent_text(value: float | None) -> str:
     """Return a percentage with two digits, or a text if it was not measured."""
     return "not measured" if value is None else f"{value:.2f} %"
+
+
+def mean_of_rounds(rounds: int) -> str:
+    """Return which rounds the test accuracy of a run is the mean of.
+
+    >>> [mean_of_rounds(rounds) for rounds in (40, 8, 1)]
+    ['mean of the last 10 rounds', 'mean of all 8 rounds', 'after one round']
+    """
+    if rounds == 1:
+        return "after one round"
+    return f"mean of the last {LAST_ROUNDS} rounds" if rounds > LAST_ROUNDS else f"mean of all {rounds} rounds"
 
 
 def share_text(value: float | None) -> str:

@@ -10,21 +10,22 @@ from torch import Tensor
 
 from rofl.data.array_checks import read_images
 from rofl.data.preprocessing import TablePreprocessing
-from rofl.data.user.cell_texts import cell_text
+from rofl.data.user.cell_texts import cell_text, column_cells
 from rofl.data.user.columns import SPECIAL, Columns, column_name, read_columns
 from rofl.data.user.names import list_some
 from rofl.data.user.table_encoder import Rows, TableEncoder
 from rofl.errors import UserError
 
-_FORMS = "a data frame, a dictionary of columns, a list of records, an array (N, F), or the path of a table"
+_FORMS = "a data frame, a dictionary of columns, one record or a list of them, an array (N, F), or the path of a table"
 
 
 def read_raw_rows(inputs: Any, form: TablePreprocessing) -> Tensor:
     """Return the features of rows in any form, (N, F, 1, 1) float32.
 
     Args:
-        inputs: a data frame, columns by name, a list of records, an array of the columns in their order in training,
-            or the path of a CSV or parquet file. Columns `label`, `client`, `part` and `id` are left out.
+        inputs: a data frame or one row of it, columns by name, a record or a list of them, an array of the columns in
+            their order in training, or the path of a CSV or parquet file. Columns `label`, `client`, `part` and `id`
+            are left out.
         form: how rows become features.
 
     Raises:
@@ -65,9 +66,9 @@ def _read_table(inputs: Any, encoder: TableEncoder) -> Columns:
         return read_columns(Path(inputs))
     if hasattr(inputs, "columns") and hasattr(inputs, "__getitem__"):  # a data frame
         return {column_name(name): [cell_text(value) for value in inputs[name].tolist()] for name in inputs.columns}
-    if isinstance(inputs, Mapping):
+    if isinstance(inputs, Mapping) or hasattr(inputs, "iloc"):  # columns, a record, or one row of a data frame
         return _same_length(
-            {column_name(name): [cell_text(value) for value in cells] for name, cells in inputs.items()}
+            {column_name(name): [cell_text(value) for value in column_cells(cells)] for name, cells in inputs.items()}
         )
     rows = inputs.tolist() if isinstance(inputs, np.ndarray | Tensor) and inputs.ndim == 2 else inputs
     if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):

@@ -19,6 +19,7 @@ from rofl.training.held_out import Evaluation, HeldOut
 
 FORMAT = 2  # of summary.json; 0.1 wrote no number
 LAST_ROUNDS = 10  # rounds whose mean accuracy is reported, as in the paper's tables
+START_UP = 60.0  # seconds: a first round that took less may have spent them on starting processes, and tells no pace
 
 
 class _Record(BaseModel):

@@ -136,7 +136,8 @@ class RunMonitor:
         agreement, newest = self._agreement(), self._recent[-1]
         if agreement is None or not self._is_settled(index):
             return None
-        if not guard.is_chance(agreement, newest.majority, newest.samples) or not self._first("nothing learnt"):
+        # the best agreement so far: a model that was better before has learnt something, and falls
+        if not guard.is_chance(self._best, newest.majority, newest.samples) or not self._first("nothing learnt"):
             return None
         message = guard.describe_chance(agreement, newest.majority, index)
         return GuardEvent(sign="nothing learnt", round=index, message=message)

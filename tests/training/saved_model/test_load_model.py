@@ -102,6 +102,8 @@ def test_every_form_of_a_row_gives_the_same_probabilities(finished: Path) -> Non
     assert np.array_equal(model.predict_proba(bare.to_numpy()), wanted)
     assert np.array_equal(model.predict_proba(bare.to_numpy().tolist()), wanted)
     assert np.isnan(frame["weight"][7])  # a missing number is among them
+    for record in (frame.iloc[3], bare.iloc[3].to_dict()):
+        assert np.array_equal(model.predict_proba(record), model.predict_proba(frame[3:4]))
 
 
 @pytest.mark.parametrize("name", ["images", "rows", "digits"])
@@ -182,3 +184,7 @@ def test_a_folder_whose_weights_were_changed_is_refused(finished: Path, tmp_path
         rofl.load(copied)
     with pytest.raises(UserError, match="is not a run folder"):
         rofl.load(tmp_path)
+    (tmp_path / "model.onnx").touch()
+    for exported in (tmp_path, tmp_path / "model.onnx"):
+        with pytest.raises(UserError, match=r"model.onnx is a model for programs without rofl. Try: onnxruntime"):
+            rofl.load(exported)

@@ -35,13 +35,20 @@ class Export:
     samples: int  # that it holds
 
 
-def check_export(folder: Path) -> None:
-    """Refuse a folder that an export cannot be written into.
+def check_export(tool: Tool, folder: Path | None, are_images: bool = True) -> None:
+    """Refuse an export that cannot be written.
+
+    Args:
+        tool: that is to read it.
+        folder: to be created; None for a new one that is not in use.
+        are_images: whether the samples are images, not rows of a table or texts.
 
     Raises:
-        UserError: the folder has something in it, or is a file.
+        UserError: the folder has something in it, or is a file; or the tool does not show such samples.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if tool in _IMAGE_TOOLS and not are_images:
+        raise UserError(f"{tool} shows images, which these samples are not.", "--export label-studio or datalab")
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not an empty folder.", "another --out")
 
 
@@ -59,14 +66,12 @@ def export_suspects(tool: Tool, folder: Path, rows: Sequence[SuspectRow], federa
     Raises:
         UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
     """
-    check_export(folder)
+    check_export(tool, folder, not federated.images.is_table)
     if tool == "datalab":
         return Export(write_datalab(folder, rows), len(rows))
     suspects = [row for row in rows if row.flagged]
     if not suspects:
         raise UserError("No label looks wrong, so there is nothing to review.")
-    if federated.images.is_table and tool in _IMAGE_TOOLS:
-        raise UserError(f"{tool} shows images, and these samples are rows of a table.", "label-studio or datalab")
     classes = federated.images.classes
     pictures = folder / (PICTURES if tool == "fiftyone" else IMAGES)
     tasks = write_tasks(pictures, suspects, find_originals(federated))

@@ -1,6 +1,7 @@
 """Conversion of table values to strings."""
 
 import math
+from collections.abc import Iterable
 
 _PANDAS_MISSING = ("<NA>", "NaT")
 
@@ -17,3 +18,10 @@ def cell_text(value: object) -> str:
         return ""
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     return "" if text in _PANDAS_MISSING and not isinstance(value, str) else text
+
+
+def column_cells(column: object) -> list[object]:
+    """Return the cells of a column; a single value, as one record has it, is a column of one cell."""
+    if isinstance(column, str) or not isinstance(column, Iterable) or getattr(column, "ndim", 1) == 0:
+        return [column]
+    return list(column)

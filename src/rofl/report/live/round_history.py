@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rofl.report.live.json_lines import JsonLines
 from rofl.report.live.run_view import EventView
-from rofl.training.records import RoundRecord
+from rofl.training.records import START_UP, RoundRecord
 
 _MOST_POINTS = 2000  # of a curve; beyond, every second one of the older points is dropped
 _MOST_WARNINGS = 100
@@ -47,6 +47,7 @@ class RoundHistory:
         self.warnings = deque[EventView](maxlen=_MOST_WARNINGS)
         self.damaged = 0
         self._seconds = deque[float](maxlen=_NEWEST)
+        self._first = 0.0  # seconds of round 1, which counts only while it is the only one
         self._arrivals.clear()
         self._begun = False
 
@@ -66,17 +67,22 @@ class RoundHistory:
         self._begun = self._begun or bool(new)
 
     def seconds_per_round(self) -> float | None:
-        """Return the time of a round, as it was seen or as the newest records have it; None before the first."""
+        """Return the time of a round, as it was seen or as the newest records have it; None where it is not known."""
         if len(self._arrivals) >= 2:
             (start, first), (end, last) = self._arrivals[0], self._arrivals[-1]
             if end - start >= _WATCHED and last > first:
                 return (end - start) / (last - first)
-        return fmean(self._seconds) if self._seconds else None
+        if self._seconds:
+            return fmean(self._seconds)
+        return self._first if self._first >= START_UP else None
 
     def _add(self, record: RoundRecord) -> None:
         self.newest = record
         if isfinite(record.seconds) and record.seconds >= 0:
-            self._seconds.append(record.seconds)
+            if record.round == 1:
+                self._first = record.seconds
+            else:
+                self._seconds.append(record.seconds)
         if record.accuracy is not None and isfinite(record.accuracy):
             self.best = max(self.best or 0.0, record.accuracy)
             _append(self.curve, (record.round, record.accuracy))

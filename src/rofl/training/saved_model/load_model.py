@@ -23,6 +23,8 @@ from rofl.training.saved_model.model_record import ModelRecord
 from rofl.training.saved_model.trained_model import TrainedModel
 from rofl.training.saved_model.weights_file import read_weights_file
 
+_GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".pt2": "torch.export.load"}  # what `rofl export` writes for others
+
 
 def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> TrainedModel:
     """Return the model that a finished run saved, ready to predict raw images or rows.
@@ -42,12 +44,21 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
     if exported.is_file():
         record, weights = read_weights_file(exported)
         return TrainedModel(record, record.build(weights, str(exported)).to(devices()[0]))
+    _refuse_graph(path)
     folder = RunDir(path)
     experiment, summary = folder.read_experiment(), folder.read_summary()
     weights = folder.checkpoints.read_saved_model(summary).model
     record = folder.model.read_record() or _old_record(folder, experiment, summary, data_dir)
     network = record.build(weights, str(folder.path), folder.model.base_path)
     return TrainedModel(record.for_whole(network), network.to(devices()[0]))
+
+
+def _refuse_graph(path: Path) -> None:
+    """Raise where the path is that of an exported graph, which other programs load."""
+    for graph in (path, *(path / f"model{suffix}" for suffix in _GRAPHS)):
+        if graph.suffix in _GRAPHS and graph.is_file():
+            hint = f"{_GRAPHS[graph.suffix]}, or rofl.load with the run folder"
+            raise UserError(f"{graph} is a model for programs without rofl.", hint)
 
 
 def _old_record(folder: RunDir, experiment: Experiment, summary: RunSummary, data_dir: Path | None) -> ModelRecord:
