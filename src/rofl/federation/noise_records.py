@@ -24,6 +24,7 @@ from rofl.federation.protocol import get_sums, put_sums
 from rofl.federation.tensor_records import decode_count, decode_table, get_tensors, put_tensors
 
 _STEP = 1 << NUMBER_BITS
+_FINE = 1 << 32  # steps of likelihoods and scores: their sums over 50 million samples are exact, too
 _GRID = (len(noise_fit.TEMPERATURES), len(noise_fit.RATES))  # of the likelihoods
 Sums = TypeVar("Sums", PredictionSums, HeldOutSums, ScoreSums)
 MATRIX, FACTS = "noise matrix", "noise"  # records of a request beside its model
@@ -167,7 +168,7 @@ def add_sums(found: Sequence[Sums]) -> Sums | None:
 
 
 def _to_steps(values: Tensor) -> Tensor:
-    return (values.double() * _STEP).round().long()
+    return (values.double() * _FINE).round().long()
 
 
 def _get_steps(content: RecordDict, name: str, shape: tuple[int, ...]) -> Tensor:
@@ -175,7 +176,7 @@ def _get_steps(content: RecordDict, name: str, shape: tuple[int, ...]) -> Tensor
     table = tables.get(name)
     if list(tables) != [name] or table is None or table.dtype != torch.int64 or table.shape != shape:
         raise ValueError(f"it has no {name}")
-    return table.double() / _STEP
+    return table.double() / _FINE
 
 
 def _get_matrix(content: RecordDict) -> Tensor:

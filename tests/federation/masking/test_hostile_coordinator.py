@@ -12,7 +12,9 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 
 from flwr.app import Message, RecordDict
 
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.config.schema import Experiment
+from rofl.core.noise_posterior import flat_pattern, noise_pattern
 from rofl.errors import UserError
 from rofl.federation.agreement import AgreementFile
 from rofl.federation.masking.choice import uses_masks
@@ -22,7 +24,7 @@ from rofl.federation.masking.peers import MaskSession, Peer
 from rofl.federation.masking.secure_sum import secure_sum
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import MaskedTotal, new_session
-from rofl.federation.noise_records import decode_predictions, put_mean_doubt
+from rofl.federation.noise_records import decode_predictions, put_noise, put_noise_facts
 from rofl.federation.protocol import Refusal, RoundRequest, encode_request
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_gate import SiteGate
@@ -161,10 +163,28 @@ def test_a_round_is_answered_for_one_model_only() -> None:
 
 def test_doubts_are_not_counted_at_one_threshold_after_another() -> None:
     coordinator = Coordinator(fixed(), 3)
-    requests = [dict.fromkeys(range(3), put_mean_doubt(coordinator.request(), doubt)) for doubt in (0.5, 0.6)]
+    pattern = flat_pattern(10)
+    requests = [
+        dict.fromkeys(range(3), put_noise_facts(coordinator.request(), doubt, each))
+        for doubt, each in (
+            (0.5, pattern),
+            (0.6, pattern),
+            (0.5, noise_pattern(100 * torch.eye(10) + 40 * torch.eye(10).roll(1, 0))),
+        )
+    ]
     coordinator.sum("query.sure", range(3), requests[0])
-    with pytest.raises(PermissionError, match="asks for another sum for sure"):
-        coordinator.sum("query.sure", range(3), requests[1])
+    for request in requests[1:]:
+        with pytest.raises(PermissionError, match="asks for another sum for sure"):
+            coordinator.sum("query.sure", range(3), request)
+
+
+def test_scores_are_not_added_up_for_one_noise_after_another() -> None:
+    coordinator = Coordinator(fixed(), 3)
+    noises = [LabelNoise(torch.lerp(torch.eye(10).double(), flat_pattern(10), rate), 0.0, 1.0) for rate in (0.1, 0.2)]
+    requests = [dict.fromkeys(range(3), put_noise(coordinator.request(), noise)) for noise in noises]
+    coordinator.sum("query.scores", range(3), requests[0])
+    with pytest.raises(PermissionError, match="asks for another sum for scores"):
+        coordinator.sum("query.scores", range(3), requests[1])
 
 
 # --- sums over other sites ---

@@ -142,7 +142,7 @@ class RunWatcher:
             return "Waiting for the sites." if role == "coordinator" else "Waiting for the coordinator."
         if state == "stopped":
             again = {"run": f"rofl resume {folder}", "coordinator": f"rofl serve --resume {folder}"}.get(role)
-            return "No program works on this run." + (f" Go on with: {again}" if again else " Join again to go on.")
+            return "No program works on this run." + (f" Continue with: {again}" if again else " Join again to go on.")
         if rounds and index >= rounds:
             return "All rounds are done; the labels are being judged."
         return f"Round {index + 1} of {rounds} is under way." if rounds else "Under way."
