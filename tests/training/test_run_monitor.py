@@ -81,6 +81,16 @@ def test_a_class_that_was_never_there_has_a_third_of_the_rounds() -> None:
     assert event.round == 10
 
 
+def test_a_class_that_a_model_has_not_learnt_yet_has_not_vanished() -> None:
+    """A small network learns ten classes one after the other; the guard must not stop it on the way."""
+    monitor = RunMonitor(experiment("rofl-plus", guard="act"))
+    rising = [record(index, 510 + 10 * index, GONE) for index in range(1, 18)]
+    assert watch(monitor, rising) == []
+    assert monitor.cautious_from is None
+    (event,) = watch(monitor, [record(index, 680, GONE) for index in range(18, 25)])
+    assert (event.sign, event.round, event.acted) == ("vanished class", 22, True)  # the mean of three rose until 19
+
+
 def test_a_fall_of_agreement_is_told_with_both_figures() -> None:
     monitor = RunMonitor(experiment("plain", guard="act"))
     (event,) = watch(monitor, of_agreements(600, 600, 600, 560, 520, 500, 480))

@@ -144,7 +144,9 @@ class RunMonitor:
 
     def _vanished(self, index: int) -> GuardEvent | None:
         gone = guard.vanished(self._recent)
-        new = [one for one in gone if one not in self._gone and (one in self._present or self._is_settled(index))]
+        # A model that still improves may not have learnt a class yet; one that it knew before is lost.
+        expected = self._is_settled(index) and index - self._improved >= WINDOW
+        new = [one for one in gone if one not in self._gone and (one in self._present or expected)]
         self._present |= dict.fromkeys(guard.present(self._recent), index)
         if not new:
             return None
