@@ -257,7 +257,7 @@ def test_the_model_suits_the_images(tmp_path: Path, side: int, expected: tuple[s
 
 @pytest.mark.parametrize(
     ("sizes", "clients", "cohort", "batch"),
-    [([10] * 3, 3, 3, 8), ([100, 100, 7], 3, 3, 20), ([500, 300], 2, 2, 50), ([4] * 14, 14, 10, 8)],
+    [([10] * 3, 3, 3, 8), ([200, 200, 7], 3, 3, 13), ([500, 300], 2, 2, 26), ([4] * 14, 14, 10, 8), ([600], 1, 1, 32)],
 )
 def test_clients_cohort_and_batch(tmp_path: Path, sizes: list[int], clients: int, cohort: int, batch: int) -> None:
     owners = np.repeat(np.arange(len(sizes)), sizes)

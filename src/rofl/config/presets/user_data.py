@@ -23,7 +23,7 @@ from rofl.models.hf_network import PREFIX
 _MIN_PATIENCE = 10  # rounds
 _MAX_COHORT = 10  # clients a round
 _MAX_CLIENTS, _MIN_SAMPLES = 10, 20  # of data without clients: the most clients, and the least samples of each
-_BATCHES, _MIN_BATCH, _MAX_BATCH = 4, 8, 50  # batches in a client's epoch, and the samples of one
+_BATCHES, _MIN_BATCH, _MAX_BATCH = 12, 8, 32  # batches in a client's epoch, and the samples of one
 _METHOD = "rofl-plus"  # the noise ratio and the difficulty of the data are unknown
 _NO_SETTINGS: Settings = {}
 _FORM = ("data.side", "data.channels", "data.tokenizer")  # how samples in memory are read
