@@ -130,8 +130,8 @@ def test_a_class_inside_of_a_function_is_refused_too() -> None:
     [
         (METHODS, "tests.absent:FedProx", "cannot be imported"),
         (METHODS, f"{PLUGIN}:Absent", "cannot be imported"),
-        (METHODS, f"{PLUGIN}:NoDataclass", "no dataclass"),
-        (METHODS, f"{PLUGIN}:plain_torch", "no dataclass"),
+        (METHODS, f"{PLUGIN}:NoDataclass", "not a dataclass"),
+        (METHODS, f"{PLUGIN}:plain_torch", "not a dataclass"),
         (METHODS, f"{PLUGIN}:Unfinished", "lacks zero_update, client_update, server_update"),
         (MODELS, f"{PLUGIN}:Absent", "cannot be imported"),
     ],

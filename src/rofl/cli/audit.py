@@ -1,4 +1,4 @@
-"""`rofl audit`: which labels look wrong, how sure that is, and corrected labels to train with again."""
+"""`rofl audit`: lists labels that look wrong, with their probabilities, and writes corrected labels."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ NewData = Annotated[
 ]
 Decisions = Annotated[
     list[Path] | None,
-    typer.Option("--decisions", metavar="PATH", help="saved from the page or exported by a tool; may be given again"),
+    typer.Option("--decisions", metavar="PATH", help="saved from the page or exported by a tool; repeatable"),
 ]
 ToolName = Literal["label-studio", "cvat", "fiftyone", "datalab"]  # as rofl.audit.label_tools.Tool, which imports torch
 ExportTo = Annotated[
@@ -29,12 +29,10 @@ ExportTo = Annotated[
 LabelsOut = Annotated[
     Path | None, typer.Option("--labels-out", metavar="CSV", help="write corrected labels, for rofl run --labels")
 ]
-DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="correct only what people decided")]
+DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="apply only the reviewers' decisions")]
 MinConfidence = Annotated[
     float,
-    typer.Option(
-        "--min-confidence", min=0, max=1, help="probability from which on --labels-out takes a suggestion for a label"
-    ),
+    typer.Option("--min-confidence", min=0, max=1, help="the least probability of a suggestion that --labels-out uses"),
 ]
 Show = Annotated[int, typer.Option("--show", min=0, help="number of suspects to list")]
 AuditOut = Annotated[

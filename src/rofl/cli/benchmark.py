@@ -15,22 +15,24 @@ ScaleName = Literal["tiny", "lite", "medium", "paper"]  # as rofl.reproduce.Scal
 
 @app.command("benchmark", epilog="Example: rofl benchmark noise --cells plain,fedcorr,rofl --seeds 3")
 def benchmark_command(
-    name: Annotated[str, typer.Argument(help="noise, clients or all; --list says what is in them")] = "all",
+    name: Annotated[str, typer.Argument(help="noise, clients or all; see --list")] = "all",
     scale: Annotated[
         ScaleName,
         typer.Option(help="tiny: digits; lite: images in minutes; medium: in hours; paper: the paper's network"),
     ] = "tiny",
     data: Annotated[str, typer.Option(help="cifar10 or mnist; tiny is on the embedded digits")] = "",
-    cells: Annotated[str, typer.Option(help="only these methods and settings, with commas between; see --list")] = "",
+    cells: Annotated[str, typer.Option(help="only these methods and settings, comma-separated; see --list")] = "",
     method: Annotated[
-        list[str] | None, typer.Option(help="a further method, such as package.module:Class; may be given again")
+        list[str] | None, typer.Option(help="a further method, such as package.module:Class; repeatable")
     ] = None,
     seeds: Annotated[int, typer.Option(min=0, help="runs of each cell; 0: 5 at tiny, 3 at lite, else 1")] = 0,
     out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/benchmark"),
     jobs: Jobs = None,
     on: Annotated[
         str,
-        typer.Option(metavar="RAY", help="run cells on Ray: `ray`, or ray://HOST:PORT. Trust its nodes: it pickles"),
+        typer.Option(
+            metavar="RAY", help="run cells on Ray: `ray`, or ray://HOST:PORT. It pickles: use trusted nodes only"
+        ),
     ] = "",
     data_dir: DataDir = None,
     plan_only: PlanOnly = False,

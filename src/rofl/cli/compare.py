@@ -27,7 +27,7 @@ from rofl.cli.options import (
 @app.command("compare", epilog="Example: rofl compare digits --methods plain,rofl --seeds 3 --set noise.ratio=0.6")
 def compare_command(
     what: What = "",
-    methods: Annotated[str, typer.Option(help="names, with commas between")] = "plain,rofl",
+    methods: Annotated[str, typer.Option(help="comma-separated names")] = "plain,rofl",
     seeds: Seeds = 3,
     sets: Sets = None,
     data: Data = None,

@@ -1,4 +1,4 @@
-"""`rofl data check`: what there is to know about the user's data before a run."""
+"""`rofl data check`: checks the user's data before a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ def data_check_command(
     test: Test = None,
     as_json: Json = False,
 ) -> None:
-    """Look at your data before a run: clients, classes, sizes, duplicates, and what cannot be read."""
+    """Check your data before a run: clients, classes, sizes, duplicates, unreadable files."""
     from rofl.cli.data_tables import check_facts, check_table
     from rofl.cli.progress import decoding_bar
     from rofl.data.user import UserSource, check_user_data

@@ -1,4 +1,4 @@
-"""`rofl evaluate`: how good the model of a run is on labelled data."""
+"""`rofl evaluate`: evaluates the model of a run on labelled data."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def evaluate_command(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Test a run's model on labelled data: accuracy, each class, confusions, calibration, and a page."""
+    """Evaluate a run's model on labelled data: accuracy, per-class metrics, confusions, calibration, and a page."""
     from rofl.cli.evaluation_tables import class_table, evaluation_lines
     from rofl.cli.progress import decoding_bar
     from rofl.data.atomic import check_place

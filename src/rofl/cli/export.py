@@ -26,7 +26,7 @@ def export_command(
         Format,
         typer.Option(
             "--format",
-            help="onnx; torch: a torch.export program; safetensors: one file; hf: a folder as on the Hugging Face hub",
+            help="onnx; torch: a torch.export program; safetensors: one file; hf: a Hugging Face hub folder",
         ),
     ] = Format.ONNX,
     out: Annotated[Path | None, typer.Option("--out", help="a new folder; RUN/export-FORMAT if omitted")] = None,

@@ -1,4 +1,4 @@
-"""`rofl federation log`: what was asked and what left, by the log of a site or a coordinator."""
+"""`rofl federation log`: prints the requests and messages in the log of a site or a coordinator."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +15,7 @@ def federation_log_command(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a run folder of rofl join or rofl serve, or the file")],
     as_json: Json = False,
 ) -> None:
-    """Print the log of a federation: every request, what left, every refusal; a log that was changed is an error."""
+    """Print the log of a federation: every request, every message sent, every refusal; a modified log is an error."""
     check_flower()
     from rofl.federation.event_log import read_log
 

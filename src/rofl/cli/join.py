@@ -32,7 +32,7 @@ def join_command(
     name: Annotated[str, typer.Option(help="with --insecure: this site's name")] = "",
     out: Out = None,
     policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="this site's policy; else beside credentials")
+        Path | None, typer.Option(metavar="FILE", help="this site's policy; default: next to the credentials")
     ] = None,
     init_policy: Annotated[
         bool, typer.Option("--init-policy", help="write a policy with the defaults and comments, and stop")
@@ -42,7 +42,7 @@ def join_command(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Take part with this site's data, which stays here; at the end its own list of suspects and page are written.
+    """Take part in a run with this site's data, which stays here; writes the site's own list of suspects and page.
 
     Without --data the site takes its part of the coordinator's data set: a rehearsal.
     """

@@ -12,9 +12,7 @@ if TYPE_CHECKING:  # its package imports torch
 
 What = Annotated[str, typer.Argument(metavar="[PRESET|FILE.toml]", help="a preset's name, or a file of settings")]
 FinishedRun = Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a finished run")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting; may be given again")
-]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a setting; repeatable")]
 MethodName = Annotated[
     str | None, typer.Option("--method", help="a method's name, or package.module:Class; --set method.name=...")
 ]
@@ -23,14 +21,14 @@ Seeds = Annotated[int, typer.Option("--seeds", min=1, help="number of runs each,
 Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ if omitted")]
 Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core if omitted")]
 Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
-Test = Annotated[Path | None, typer.Option("--test", metavar="PATH", help="its test part; else in PATH or split off")]
+Test = Annotated[
+    Path | None, typer.Option("--test", metavar="PATH", help="its test part; default: in PATH, or held out")
+]
 Labels = Annotated[Path | None, typer.Option("--labels", metavar="CSV", help="labels of rofl audit --labels-out")]
 Quick = Annotated[bool, typer.Option("--quick", help="with --data: a first look, about 3 minutes on two cores")]
 Thorough = Annotated[bool, typer.Option("--thorough", help="with --data: the paper's network and rounds; hours")]
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="the folder of data sets; else $ROFL_DATA")]
-Log = Annotated[
-    list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; may be given again")
-]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="the folder of data sets; default: $ROFL_DATA")]
+Log = Annotated[list[str] | None, typer.Option("--log", metavar="NAME", help="tensorboard or mlflow; repeatable")]
 Dp = Annotated[
     float | None,
     typer.Option(
@@ -38,8 +36,10 @@ Dp = Annotated[
     ),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS and no keys: on this machine only")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="cells side by side; one per core, 1 at scale paper")]
-PlanOnly = Annotated[bool, typer.Option("--plan", help="print what it would cost here, and run nothing")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="parallel cells; default: one per core, 1 at scale paper")
+]
+PlanOnly = Annotated[bool, typer.Option("--plan", help="print the estimated cost, and run nothing")]
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 

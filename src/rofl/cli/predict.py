@@ -16,7 +16,7 @@ def predict_command(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="an image, a folder of images, or a .csv, .parquet or .npz file")
     ],
-    out: Annotated[Path | None, typer.Option("--out", metavar="CSV", help="the file to write; else stdout")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="CSV", help="the file to write; default: stdout")] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Predict the classes of new samples, which need no labels, with the probability of each class, as CSV."""

@@ -19,13 +19,11 @@ def report_command(
     out: Annotated[Path | None, typer.Option("--out", help="the page; report.html in the first folder")] = None,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help="with samples of this client only")] = None,
     server: Annotated[bool, typer.Option("--server", help="without any sample")] = False,
-    link_images: Annotated[
-        bool, typer.Option("--link-images", help="show the image files where they lie, in their own size")
-    ] = False,
-    embed: Annotated[bool, typer.Option("--embed", help="put larger copies of the images into the page")] = False,
+    link_images: Annotated[bool, typer.Option("--link-images", help="link to the image files, in full size")] = False,
+    embed: Annotated[bool, typer.Option("--embed", help="embed larger copies of the images")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one page about one or several finished runs, or about new data that rofl audit judged."""
+    """Write one page about one or several finished runs, or about an audit of new data."""
     if link_images and embed:
         raise UserError("--link-images and --embed exclude each other.", "one of them")
     if server and site is not None:

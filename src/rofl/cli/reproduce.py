@@ -19,15 +19,15 @@ def reproduce_command(
     scale: Annotated[
         ScaleName, typer.Option(help="tiny: digits; lite: images in minutes; medium: in hours; paper: as the paper")
     ] = "tiny",
-    cells: Annotated[str, typer.Option(help="only these rows, columns or methods, with commas between")] = "",
-    data: Annotated[str, typer.Option(help="another of the paper's data sets than the table's: mnist, cifar10")] = "",
+    cells: Annotated[str, typer.Option(help="only these rows, columns or methods, comma-separated")] = "",
+    data: Annotated[str, typer.Option(help="use another of the paper's data sets: mnist, cifar10")] = "",
     method: Annotated[str, typer.Option(help="a further method for each table, such as package.module:Class")] = "",
     seeds: Seeds = 1,
     out: Annotated[Path, typer.Option("--out", help="the folder of runs and results")] = Path("runs/reproduce"),
     jobs: Jobs = None,
     data_dir: DataDir = None,
     plan_only: PlanOnly = False,
-    list_all: Annotated[bool, typer.Option("--list", help="list all tables and figures by name")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="list all tables and figures")] = False,
     as_json: Json = False,
 ) -> None:
     """Run the paper's tables and figures, and print our numbers next to the paper's; finished cells are kept."""

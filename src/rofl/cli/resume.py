@@ -17,7 +17,7 @@ def resume_command(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Continue an interrupted run; it ends as if nothing had happened."""
+    """Continue an interrupted run, with the same result as without the interruption."""
     from rofl import tracking
     from rofl.cli.progress import ProgressListener, check_log, follow_run
     from rofl.cli.resolve import decode_user_images

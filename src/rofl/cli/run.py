@@ -49,7 +49,7 @@ def run_command(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Train once, and write a run folder with a page."""
+    """Train once, and write a run folder with a report page."""
     if not (what or data or sets):
         print_message(_WHAT_TO_DO)
         raise typer.Exit(2)

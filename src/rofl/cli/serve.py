@@ -21,9 +21,9 @@ _PORT = 9443
 @app.command("serve", epilog="Example: rofl serve --preset digits --clients 3 --insecure --out runs/together")
 def serve_command(
     what: What = "",
-    preset: Annotated[str, typer.Option("--preset", help="the same, by option")] = "",
+    preset: Annotated[str, typer.Option("--preset", help="the same as an option")] = "",
     clients: Annotated[
-        int | None, typer.Option(min=1, help="how many sites; all that have credentials if omitted")
+        int | None, typer.Option(min=1, help="the number of sites; all with credentials if omitted")
     ] = None,
     sets: Sets = None,
     method: MethodName = None,
@@ -31,7 +31,9 @@ def serve_command(
     dp: Dp = None,
     out: Out = None,
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="where sites connect")] = "",
-    credentials: Annotated[Path | None, typer.Option(metavar="DIR", help="the folder server of --init")] = None,
+    credentials: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="the folder `server` that --init wrote")
+    ] = None,
     insecure: Insecure = False,
     wait: Annotated[float | None, typer.Option(min=0, help="seconds to wait for the sites; 600")] = None,
     timeout: Annotated[
@@ -39,33 +41,31 @@ def serve_command(
         typer.Option("--round-timeout", "--timeout", min=1, help="seconds for a site's part of a round; 3600"),
     ] = None,
     min_sites: Annotated[
-        int | None, typer.Option(min=0, help="so many are enough to begin after --wait, and in a round")
+        int | None, typer.Option(min=0, help="the least number of sites to start after --wait, and of a round")
     ] = None,
     masks: Annotated[
         bool | None,
         typer.Option("--masks/--no-masks", help="sites mask their sums; on if a round has three sites or more"),
     ] = None,
     robust: Annotated[
-        str, typer.Option(help="median, trimmed or krum in the place of the mean over sites; needs --no-masks")
+        str, typer.Option(help="median, trimmed or krum instead of the mean over sites; needs --no-masks")
     ] = "",
     again: Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="continue this run")] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", help="of --resume: a site that is gone for good; once for each")
+        list[str] | None, typer.Option("--without", help="with --resume: a site that has left for good; repeatable")
     ] = None,
-    init: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="make certificates and keys, and nothing else")
-    ] = None,
-    site: Annotated[list[str] | None, typer.Option("--site", help="of --init: a site's name; once for each")] = None,
+    init: Annotated[Path | None, typer.Option(metavar="DIR", help="create certificates and keys, then stop")] = None,
+    site: Annotated[list[str] | None, typer.Option("--site", help="with --init: a site's name; repeatable")] = None,
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="of --init: a host name that sites know us by")
+        list[str] | None, typer.Option("--host", help="with --init: a host name of the coordinator")
     ] = None,
     show: Annotated[bool, typer.Option("--dashboard", help="show the run in a browser of this machine")] = False,
     show_port: Annotated[
-        int, typer.Option("--dashboard-port", min=0, max=65535, help="its port; 0 for any that is free")
+        int, typer.Option("--dashboard-port", min=0, max=65535, help="its port; 0 for any free port")
     ] = 8765,
     log: Log = None,
     renew: Annotated[
-        list[str] | None, typer.Option("--renew", help="of --init: a site that gets a new key; once for each")
+        list[str] | None, typer.Option("--renew", help="with --init: a site that gets a new key; repeatable")
     ] = None,
     revoke: Annotated[
         list[str] | None, typer.Option("--revoke", help="with --credentials: refuse a site's key from now on, and stop")

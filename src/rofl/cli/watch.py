@@ -13,21 +13,19 @@ from rofl.errors import UserError
 if TYPE_CHECKING:  # uvicorn is an extra
     from rofl.report.live.web_server import LivePage
 
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="where to serve the page; 0 for any that is free")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="the port of the page; 0 for any free port")]
 
 
 @app.command("watch", epilog="Example: rofl watch runs/digits-rofl-1")
 def watch_command(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run, running or finished")],
     port: Port = 8765,
-    host: Annotated[str, typer.Option(help="the address to listen on; others than this machine need the token")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[str, typer.Option(help="the address to listen on; other machines need the token")] = ("127.0.0.1"),
     token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="holds the token; made if it is not there")
+        Path | None, typer.Option("--token-file", metavar="FILE", help="the file with the token; created if missing")
     ] = None,
 ) -> None:
-    """Show a run or a federation in a browser as it goes: rounds, accuracy, sites, noise, warnings; read-only."""
+    """Show a live view of a run or a federation in a browser: rounds, accuracy, sites, noise, warnings; read-only."""
     check_web()
     from rofl.report.live.page_access import PageAccess, is_loopback, new_token, read_token
     from rofl.report.live.run_watcher import check_watchable
