@@ -97,9 +97,10 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.train()
     def train(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own, state = gate_of(context), load_state(context.state, request.state_round)
+        question, session = read_question(message.content, request, server_state, state)
         own.admit("train", request, session, question)
-        state, client = load_state(context.state, request.state_round), data.client(request, context)
+        client = data.client(request, context)
         own.check_samples(client.samples)
         update, state = client.train(_required(server_state), request.index, state, request.cautious)
         save_state(context.state, request, state)
@@ -128,7 +129,8 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
         mean = get_mean_doubt(message.content)
         own.admit("sure", request, session, question)
-        sums = own.sure(data.client(request, context).sum_sure(_required(server_state), mean))
+        client = data.client(request, context)
+        sums = own.sure(client.sum_sure(_required(server_state), mean), client.samples)
         return Message(own.release("sure", request, encode_sure(sums), session), reply_to=message)
 
     @app.query("report")

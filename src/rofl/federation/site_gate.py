@@ -120,21 +120,26 @@ class SiteGate:
 
     def report(self, counts: SiteReport) -> SiteReport:
         """Return the counts of suspects as the policy allows them to leave; zeros where it does not."""
-        if self._sends_suspects:
+        if self._may_leave(counts.samples):
             return counts
         self.log.write("withheld", kind="report")
         return SiteReport(0, 0, torch.zeros_like(counts.transition))
 
     def predictions(self, sums: PredictionSums) -> PredictionSums:
         """Return the sums for an estimate of the label noise as the policy allows them to leave; zeros if not."""
-        if self._sends_suspects:
+        if self._may_leave(sums.samples):
             return sums
         self.log.write("withheld", kind="noise")
         return PredictionSums(torch.zeros_like(sums.counts), 0.0)
 
-    def sure(self, sums: SureSums) -> SureSums:
-        """Return the sums of the second pass as the policy allows them to leave; zeros where it does not."""
-        if self._sends_suspects:
+    def sure(self, sums: SureSums, samples: int) -> SureSums:
+        """Return the sums of the second pass as the policy allows them to leave; zeros where it does not.
+
+        Args:
+            sums: Those of the samples that the model is sure of.
+            samples: How many samples the site trains with.
+        """
+        if self._may_leave(samples):
             return sums
         self.log.write("withheld", kind="sure")
         return SureSums(0, 0)
@@ -157,6 +162,12 @@ class SiteGate:
     @property
     def _sends_suspects(self) -> bool:
         return self.policy is None or not self.own_data or self.policy.send_suspects
+
+    def _may_leave(self, samples: int) -> bool:
+        """Return whether tables of counts over so many samples may leave at the end."""
+        if self.policy is None or not self.own_data:
+            return True
+        return self.policy.send_suspects and samples >= self.policy.min_samples_per_update
 
     def release(self, kind: str, request: RoundRequest, content: RecordDict, session: MaskSession | None) -> RecordDict:
         """Return a message of sums as it leaves, masked where it is asked for, and log it.
@@ -241,8 +252,7 @@ class SiteGate:
             self.log.write("agreed", settings=request.settings, fingerprint=agreement.fingerprint, masked=masked)
         if self.answered is not None and kind != "describe":
             private = kind == "train" and experiment.privacy.noise > 0  # its guarantee is for one update a round
-            asked = f"{question.hex()} {request.state_round if kind == 'train' else ''}"
-            self.answered.admit(_purpose(kind, request), asked, 1 if private else MOST_MODELS)
+            self.answered.admit(_purpose(kind, request), question.hex(), 1 if private else MOST_MODELS)
 
 
 def _purpose(kind: str, request: RoundRequest) -> str:
