@@ -160,9 +160,14 @@ def test_the_noise_of_privacy_is_not_averaged_out_by_asking_again_and_again(scan
     changed = ServerState({name: value + 1e-6 for name, value in state.model.items()}, state.aux)
     with pytest.raises(Refusal, match="asks for train 1 with yet another model, after 1 before"):
         site.ask("train", chosen, changed)
-    with pytest.raises(Refusal, match="asks for train 1 with yet another model"):  # nor from another client state
-        site.ask("train", chosen, state_round=1)
     assert site.ask("train", chosen, changed, index=2)
+    keeping = guarded(scans, min_privacy_noise=0.7)  # a method whose clients keep a state
+    chosen = keeping.settings(
+        clients=2, cohort=2, privacy__clip=1.0, privacy__noise=1.0, method__name="joint", method__start=1
+    )
+    keeping.ask("train", chosen)
+    with pytest.raises(Refusal, match="asks for train 1 with yet another model"):  # nor from another client state
+        keeping.ask("train", chosen, state_round=1)
 
 
 @pytest.mark.parametrize("kind", ["train", "evaluate", "query.noise", "query.report", "query.finish"])
