@@ -3,7 +3,7 @@
 Ends with the accuracy of a clean local run beside that of the federation, and each site's list of suspects.
 
     python benchmarks/federation.py --rounds 30
-    python benchmarks/federation.py --rounds 20 --no-faults --set data.train=120    # what a round costs beside training
+    python benchmarks/federation.py --sites 3 --rounds 20 --no-faults --set data.train=120    # what a round costs
 """
 
 import argparse
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,12 +32,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of rofl run")
+    parser.add_argument("--sites", type=int, default=len(SITES), choices=range(2, len(SITES) + 1))
     parser.add_argument("--no-faults", action="store_true", help="nobody is killed and nobody poisons")
     parser.add_argument("--out", type=Path, help="a new folder; a temporary one where absent")
     chosen = parser.parse_args()
+    named_sites = SITES[: chosen.sites]
     place = chosen.out or Path(tempfile.mkdtemp(prefix="rofl-federation-"))
     place.mkdir(parents=True, exist_ok=True)
-    settings = ["noise.ratio=0.4", f"clients={len(SITES)}", f"cohort={len(SITES)}", f"rounds={chosen.rounds}"]
+    settings = ["noise.ratio=0.4", f"clients={chosen.sites}", f"cohort={chosen.sites}", f"rounds={chosen.rounds}"]
     words = [word for each in [*settings, *chosen.set] for word in ("--set", each)]
     port = free_port()
     started: list[subprocess.Popen[bytes]] = []
@@ -62,12 +64,12 @@ def main() -> int:
         return rofl(name, "join", *where, "--out", f"site-{name}", program=program)
 
     try:
-        named = [word for name in SITES for word in ("--site", name)]
+        named = [word for name in named_sites for word in ("--site", name)]
         say("making certificates and keys, and starting the coordinator")
         assert rofl("init", "serve", "--init", "keys", *named, "--host", "localhost").wait() == 0
         door = ("--credentials", "keys/server", "--address", f"127.0.0.1:{port}", "--out", "run")
         coordinator = rofl("serve", "serve", "--preset", "digits", *words, *door)
-        sites = {name: join(name) for name in SITES}
+        sites = {name: join(name) for name in named_sites}
         if not chosen.no_faults:
             say(f"{BAD} poisons from round {half // 2} on")
             wait_for(lambda: len(history(place / "run")) >= half or coordinator.poll() is not None)
@@ -87,10 +89,10 @@ def main() -> int:
         for process in started:
             if process.poll() is None:
                 process.terminate()
-    return compare(place)
+    return compare(place, named_sites)
 
 
-def compare(place: Path) -> int:
+def compare(place: Path, sites: Sequence[str]) -> int:
     """The outcome as a table."""
     together, local = (json.loads((place / run / "summary.json").read_text()) for run in ("run", "local"))
     print("| | accuracy | seconds a round, median | digest |\n|---|---|---|---|")
@@ -102,7 +104,7 @@ def compare(place: Path) -> int:
     for event in together["warnings"]:
         if event["sign"] in ("rolled back", "set aside"):
             print(f"  {event['message']}")
-    for name in SITES:
+    for name in sites:
         with open(place / f"site-{name}" / "suspects" / f"{name}.csv", newline="") as file:
             flags = [line["flagged"] for line in csv.DictReader(file)]
         page = place / f"site-{name}" / "report.html"

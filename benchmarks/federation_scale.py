@@ -3,7 +3,8 @@
     python -m benchmarks.federation_scale --sites 3 10 30 --rounds 20
     python -m benchmarks.federation_scale --sites 30 --rounds 200    # whether memory grows
 
-Prints one line of a table for each number of sites: seconds a round, and the memory of the coordinator's processes.
+Prints one line of a table for each number of sites: seconds a round, and the memory of the coordinator's processes
+after 5 rounds, after each quarter of the rounds, and at the end.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-masks", action="store_true")
     chosen = parser.parse_args()
-    print("| sites | rounds | seconds a round, median | MB after 5 rounds | MB at the end | left out | load |")
+    print("| sites | rounds | seconds a round, median | MB after round | MB at the end | left out | load |")
     print("|---|---|---|---|---|---|---|")
     for sites in chosen.sites:
         with tempfile.TemporaryDirectory(prefix="rofl-scale-") as place:
@@ -56,16 +57,18 @@ def measure(place: Path, sites: int, rounds: int, masks: bool) -> str:
     with open(place / "serve.log", "ab") as log:
         coordinator = subprocess.Popen([sys.executable, "-m", "rofl", *command], cwd=place, stdout=log, stderr=log)
     start_sites(f"localhost:{port}", place / "keys", names)
-    early, late = 0, 0
+    late, by_round = 0, dict[int, int]()
+    wanted = sorted({min(5, rounds), *(quarter * rounds // 4 for quarter in (1, 2, 3) if quarter * rounds > 20)})
     while coordinator.poll() is None:
         time.sleep(0.5)
         done, late = len(history(place)), memory(coordinator.pid) or late
-        early = early or (late if done >= min(5, rounds) else 0)
+        by_round |= {index: late for index in wanted if index <= done and index not in by_round}
     assert coordinator.returncode == 0, (place / "serve.log").read_text()[-2000:]
     found = history(place)
     seconds = median(float(str(entry["seconds"])) for entry in found)
     dropped = sum(len(entry["dropped"]) for entry in found)  # type: ignore[arg-type]
-    facts = (sites, len(found), f"{seconds:.2f}", early, late, dropped, f"{os.getloadavg()[1]:.1f}")
+    grown = ", ".join(f"{index}: {size}" for index, size in by_round.items())
+    facts = (sites, len(found), f"{seconds:.2f}", grown, late, dropped, f"{os.getloadavg()[1]:.1f}")
     return f"| {' | '.join(map(str, facts))} |"
 
 

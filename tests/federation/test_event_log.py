@@ -16,6 +16,7 @@ from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_registry import SiteRegistry
 from tests.federation.test_in_memory import begin, experiment, grid_of
 from tests.flow.called import rofl
+from tests.flow.test_disk import files_up_to
 
 
 @pytest.fixture
@@ -50,6 +51,16 @@ def test_a_line_that_was_torn_by_a_crash_is_dropped(path: Path) -> None:
         file.write('{"number": 5, "ev')
     EventLog(path).write("sent")
     assert len(read_log(path)) == 5
+
+
+def test_a_disk_that_fills_up_leaves_the_chain_whole(path: Path) -> None:
+    """It takes a part of a line, and says so only with the next write."""
+    log, size = EventLog(path), path.stat().st_size
+    with files_up_to(size + 50), pytest.raises(UserError, match=r"cannot be written \(File too large\)"):
+        log.write("sent", tensors=["another"])
+    assert path.stat().st_size == size
+    log.write("sent", tensors=["another"])
+    assert read_log(path)[-1].facts["tensors"] == ["another"]
 
 
 @given(st.integers(0, 3), st.data())

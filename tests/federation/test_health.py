@@ -1,5 +1,6 @@
 """`rofl federation check`: what a health check of a container asks."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,31 @@ def test_a_site_is_well_once_it_has_joined(tmp_path: Path) -> None:
     (tmp_path / LOG_FILE).unlink()
     EventLog(tmp_path / LOG_FILE).write("joined", name="north")
     assert "'joined'" in check_health(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "serve.toml", "metrics.jsonl", LOG_FILE])
+def test_links_in_a_run_folder_are_not_followed(keys: Path, tmp_path: Path, name: str) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    made = ServerCredentials.read(keys)
+    with ThreadedGateway("127.0.0.1:0", "http://127.0.0.1:9", (made.certificate, made.key), None) as gateway:
+        if name in ("serve.toml", "metrics.jsonl"):
+            ServerConfig(f"127.0.0.1:{gateway.port}", 1, str(keys)).write(run)
+        if name == "serve.toml":
+            (run / name).rename(elsewhere)
+        elsewhere.touch()
+        (run / name).symlink_to(elsewhere)
+        with pytest.raises(UserError, match=rf"{name} is a link, and links are not followed"):
+            check_health(run)
+
+
+def test_what_a_folder_from_elsewhere_says_commands_no_terminal_and_reaches_no_odd_address(tmp_path: Path) -> None:
+    (tmp_path / LOG_FILE).write_text(json.dumps({"event": "joined", "time": "\x1b[2J"}) + "\n")
+    assert "\x1b" not in check_health(tmp_path)
+    for address in ("127.0.0.1:70000", f"{'a' * 70}.example:443", "127.0.0.1"):
+        ServerConfig(address, 1).write(tmp_path)
+        with pytest.raises(UserError, match=r"cannot be used|does not answer"):
+            check_health(tmp_path)
 
 
 def test_the_command_takes_no_torch_and_ends_with_2_where_nobody_is(tmp_path: Path) -> None:

@@ -278,11 +278,11 @@ def test_where_no_site_sends_scores_they_are_not_calibrated(with_held_out: Path,
 def test_held_out_sums_stay_where_the_policy_does_not_let_evaluations_leave(tmp_path: Path) -> None:
     gate = SiteGate(SitePolicy(min_samples_per_evaluation=30), own_data=True, log=EventLog(tmp_path / "log"))
     few, enough = (HeldOutSums(torch.full((13, 17), -1.0).double(), count) for count in (29, 30))
-    assert gate.sure(SureSums(5, 1), few)[1].samples == 0
-    assert gate.sure(SureSums(5, 1), enough) == (SureSums(5, 1), enough)
+    assert gate.sure(SureSums(5, 1), few, 50)[1].samples == 0
+    assert gate.sure(SureSums(5, 1), enough, 50) == (SureSums(5, 1), enough)
     assert read_log(tmp_path / "log")[-1].facts["samples"] == 29
     closed = SiteGate(SitePolicy(send_evaluation=False), own_data=True)
-    assert closed.sure(SureSums(5, 1), enough)[1].samples == 0
+    assert closed.sure(SureSums(5, 1), enough, 50)[1].samples == 0
 
 
 # --- sites that do not answer, or answer nonsense ---

@@ -44,7 +44,17 @@ def test_it_has_no_opinion_where_it_cannot_tell_and_gives_one_a_round() -> None:
     assert own(8, of=9).objects(right(1, of=9), [3, 2, 2, 2], 1) is None  # too few samples
     assert own(40).objects(right(8), [38, 1, 1, 0], 1) is None  # one class: its own model only knows that one
     model = own(30)
-    assert [model.objects(right(8), EVEN, 1) for _ in range(2)] == [True, None]  # whatever is sent the second time
+    assert model.objects(right(8), EVEN, 1) is True
+    assert model.objects(right(30), EVEN, 1) is None  # whatever is sent the second time
+
+
+def test_nor_does_it_give_another_one_when_a_round_is_trained_again() -> None:
+    """A coordinator may ask for a round again; one bit about each of many models would sort the held-out samples."""
+    model = own(30)
+    assert model.objects(right(8), EVEN, 1) is True
+    model.learn(right(30), 1)
+    assert model.objects(right(26), EVEN, 1) is None
+    assert model.objects(right(8), EVEN, 1) is True  # the same model again, as after a restart of the coordinator
 
 
 @pytest.mark.parametrize("allowed", [True, False])

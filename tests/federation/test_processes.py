@@ -212,7 +212,9 @@ def test_ctrl_c_keeps_what_is_done_and_the_sites_wait_for_the_coordinator(people
     assert [serves["two"].code(), sites["two"].code()] == [0, 0]
     digest = local_digest(tmp_path, clients=1, cohort=1, rounds=2)
     assert people.summary("two")["digest"] == digest
-    sites["one"].kill()
+    sites["one"].interrupt()
+    assert sites["one"].code() == 130
+    assert "Traceback" not in sites["one"].said()
     sites["one"] = people.rofl("site-one", "join", "--server", first, "--insecure", "--out", "at-one")
     serves["one"] = people.rofl("serve-one", "serve", "--resume", "one")
     assert [serves["one"].code(), sites["one"].code()] == [0, 0]

@@ -74,6 +74,14 @@ def test_a_round_of_fewer_than_the_quorum_changes_nothing() -> None:
         engine.run_round(state, 2)
 
 
+def test_a_round_without_any_site_ends_in_one_sentence() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    engine = engine_of(started(grid, messages))
+    grid.offline = {2, 3, 4}
+    with pytest.raises(UserError, match=r"No site of this round came back within 0.3 s: .*resume RUN"):
+        engine.run_round(begin(light()), 1)
+
+
 def test_a_straggler_is_set_aside_after_two_rounds_and_comes_back_when_it_answers() -> None:
     grid, messages = HostileGrid({}), list[str]()
     registry = started(grid, messages)

@@ -28,6 +28,7 @@ from rofl.federation.masking.peers import Peer
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import new_session
 from rofl.federation.negotiate import negotiate
+from rofl.federation.noise_records import decode_predictions, decode_sure, put_mean_doubt
 from rofl.federation.protocol import Refusal, RoundRequest, decode_update, encode_request
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_data import LocalData
@@ -159,9 +160,14 @@ def test_the_noise_of_privacy_is_not_averaged_out_by_asking_again_and_again(scan
     changed = ServerState({name: value + 1e-6 for name, value in state.model.items()}, state.aux)
     with pytest.raises(Refusal, match="asks for train 1 with yet another model, after 1 before"):
         site.ask("train", chosen, changed)
-    with pytest.raises(Refusal, match="asks for train 1 with yet another model"):  # nor from another client state
-        site.ask("train", chosen, state_round=1)
     assert site.ask("train", chosen, changed, index=2)
+    keeping = guarded(scans, min_privacy_noise=0.7)  # a method whose clients keep a state
+    chosen = keeping.settings(
+        clients=2, cohort=2, privacy__clip=1.0, privacy__noise=1.0, method__name="joint", method__start=1
+    )
+    keeping.ask("train", chosen)
+    with pytest.raises(Refusal, match="asks for train 1 with yet another model"):  # nor from another client state
+        keeping.ask("train", chosen, state_round=1)
 
 
 @pytest.mark.parametrize("kind", ["train", "evaluate", "query.noise", "query.report", "query.finish"])
@@ -222,6 +228,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {  # sett
     "clip": ({"privacy__clip": 9.0}, {"max_privacy_clip": 1.0}, "asks for privacy.clip = 9"),
     "rounds": ({"rounds": 7}, {"max_rounds": 6}, "asks for rounds = 7, and this site's policy says max_rounds = 6"),
     "epochs": ({"method__epochs": 60}, {}, "asks for method.epochs = 60"),
+    "inner steps": (
+        {"method__name": "fedfixer", "method__inner_steps": 10**9, "method__epochs": 1},
+        {},
+        "asks for method.inner_steps = 1000000000 in 1 epochs, and this site's policy says max_epochs = 50",
+    ),
     "few samples": ({}, {"min_samples_per_update": 50}, "asks for an update of 48 samples"),
     "masks": ({}, {"masks": "always"}, 'asks for sums without masks, and this site\'s policy says masks = "always"'),
 }
@@ -313,6 +324,20 @@ def test_counts_that_may_not_leave_are_zeros(scans: Path, tmp_path: Path) -> Non
     assert withheld == ["evaluate", "report", "report"]
 
 
+def test_tables_of_few_samples_are_withheld_at_the_end(scans: Path, tmp_path: Path) -> None:
+    """A coordinator may ask for them without a single round of training, which would be refused."""
+    site = guarded(scans, tmp_path / "log", min_samples_per_update=49, masks="any")
+    chosen = site.settings(clients=2)
+    counts = decode_predictions(site.ask("query.noise", chosen), 3, 1000)
+    sure = put_mean_doubt(encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen)), 0.9)
+    sums = decode_sure(site.app(Message(sure, 2, "query.sure"), site.context).content, 1000)
+    report = SiteReport.decode(site.ask("query.report", chosen), classes=3)
+    assert (counts.samples, sums.samples, report.samples, int(report.transition.sum())) == (0, 0, 0, 0)
+    assert [entry.facts["kind"] for entry in read_log(tmp_path / "log") if entry.event == "withheld"] == [
+        *("noise", "sure", "report"),
+    ]
+
+
 def test_by_default_an_ordinary_run_is_allowed(scans: Path) -> None:
     site = guarded(scans)
     chosen = site.settings()
@@ -401,6 +426,12 @@ def test_a_policy_that_is_named_must_be_there(tmp_path: Path) -> None:
     assert read_policy(SiteConfig(credentials=tmp_path)) == SitePolicy()
     with pytest.raises(UserError, match=r"no.toml cannot be read as TOML"):
         read_policy(SiteConfig(policy=tmp_path / "no.toml"))
+
+
+def test_a_policy_on_a_disk_that_is_not_there_is_an_error_and_not_the_default(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").symlink_to(tmp_path / "disk" / "strict.toml")
+    with pytest.raises(UserError, match=r"policy.toml cannot be read as TOML"):
+        read_policy(SiteConfig(credentials=tmp_path))
 
 
 def test_the_command_writes_it_beside_the_credentials(tmp_path: Path) -> None:

@@ -259,6 +259,25 @@ def test_a_site_whose_last_counts_are_wrong_is_left_out_and_named(monkeypatch: p
     assert messages == ["client 1 is not counted: it suspects 31 of 30 labels."]
 
 
+def test_a_site_that_counts_more_labels_than_it_declared_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else one site would make the estimate of all."""
+    finish = SiteClient.finish
+
+    def boastful(self: SiteClient, *arguments: Any) -> SiteReport:
+        report = finish(self, *arguments)
+        return SiteReport(2 * report.samples, 0, 2 * report.transition) if self.client == 1 else report
+
+    monkeypatch.setattr(SiteClient, "finish", boastful)
+    chosen = experiment(rounds=1)
+    federation = federation_of(chosen, grid_of())
+    messages: list[str] = []
+    federation.driver.registry.on_message = messages.append
+    assert sorted(federation.finish(begin(chosen), 1, "[]", 10).finished) == [0, 2]
+    assert messages == ["client 1 is not counted: it counts 60 samples, and 30 were declared."]
+
+
 # --- a site does its work once ---
 
 

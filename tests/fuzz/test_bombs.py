@@ -70,6 +70,13 @@ def test_an_image_is_refused_by_its_declared_size(tmp_path: Path) -> None:
     assert memory("VmRSS") - before < 32
 
 
+def test_a_side_that_a_coordinator_chooses_must_fit_into_memory(tmp_path: Path) -> None:
+    places.write_folder(tmp_path / "photos", each=2)
+    with small_machine(2**16):
+        problem = refused(lambda: load_user_data(UserSource(str(tmp_path / "photos"), side=1024, channels=3)))
+    assert "images of 1024 x 1024 pixels do not fit into half of the memory" in problem
+
+
 @pytest.mark.parametrize("form", ["EPS", "PCX", "TGA", "ICO", "PDF", "SGI", "PPM", "JPEG2000"])
 def test_only_common_formats_are_decoded_whatever_the_suffix(form: str, tmp_path: Path) -> None:
     path = tmp_path / "picture.png"

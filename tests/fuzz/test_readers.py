@@ -186,7 +186,7 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     """The files of a run."""
     shutil.copytree(run.path, place / "run")
     here = RunDir(place / "run")
-    experiment = here.read_experiment()
+    experiment, checkpoint = here.read_experiment(), here.checkpoints.newest_path
     start = load_or_init(here, experiment, NetworkSpec("mlp", (1, 8, 8), 10, 0.125, 0))
     state = next((here.path / "states").glob("0-*"))
     encoder = load_user_data(UserSource(str(places.write_table(place / "patients.csv")))).encoder
@@ -204,9 +204,7 @@ def run_readers(run: RunDir, place: Path) -> dict[str, Reader]:
     states = ClientStateStore(here.states, {0: int(state.stem.partition("-")[2])})
     return {
         "config": Reader(here.path / "config.toml", here.read_experiment),
-        "checkpoint": Reader(
-            here.checkpoints.newest_path, lambda: read_checkpoint(here, experiment), mutate_safetensors
-        ),
+        "checkpoint": Reader(checkpoint, lambda: read_checkpoint(here, experiment), mutate_safetensors),
         "metrics": Reader(here.log_path, lambda: read_rounds(here, start)),
         "live view of rounds": Reader(here.log_path, lambda: show(here.path)),
         "summary": Reader(here.path / "summary.json", lambda: here.checkpoints.check_summary(here.read_summary())),

@@ -164,6 +164,16 @@ def test_numbers_that_no_json_holds_are_left_out(tmp_path: Path) -> None:
     json.dumps(dataclasses.asdict(seen), allow_nan=False)
 
 
+def test_a_view_of_impossible_numbers_and_long_names_can_still_be_sent(tmp_path: Path) -> None:
+    run_dir = begin(tmp_path / "run")
+    for index in (1, 2):
+        add(run_dir, index, seconds=1.7e308, metrics={"confident": 1.7e308})
+    (run_dir.path / LOG_FILE).write_text(json.dumps({"event": "asked", "site": "x" * 10**6, "kind": "train"}) + "\n")
+    (run_dir.path / "serve.toml").touch()
+    sent = json.dumps(dataclasses.asdict(RunWatcher(run_dir.path).view()), allow_nan=False)
+    assert len(sent) < 10_000
+
+
 def test_a_damaged_summary_or_settings_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("rounds = ")
     (tmp_path / "summary.json").write_text("{")

@@ -108,9 +108,10 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.train()
     def train(message: Message, context: Context) -> Message:
         request, server_state = decode_request(message.content)
-        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
+        own, state = gate_of(context), load_state(context.state, request.state_round)
+        question, session = read_question(message.content, request, server_state, state)
         own.admit("train", request, session, question)
-        state, client = load_state(context.state, request.state_round), data.client(request, context)
+        client = data.client(request, context)
         own.check_samples(client.samples)
         update, state = client.train(_required(server_state), request.index, state, request.cautious)
         save_state(context.state, request, state)
@@ -140,7 +141,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         own.admit("sure", request, session, question)
         client = data.client(request, context)
         mean, pattern = get_noise_facts(message.content, client.classes)
-        sums = own.sure(*client.sum_sure(_required(server_state), mean, pattern))
+        sums = own.sure(*client.sum_sure(_required(server_state), mean, pattern), client.samples)
         return Message(own.release("sure", request, encode_sure(*sums), session), reply_to=message)
 
     @app.query("scores")
@@ -152,7 +153,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         noise = get_noise(message.content, client.classes)
         if noise is None:
             raise ValueError("the request brings no noise")
-        sums = own.scores(client.sum_scores(_required(server_state), noise))
+        sums = own.scores(client.sum_scores(_required(server_state), noise), client.samples)
         return Message(own.release("scores", request, encode_scores(sums), session), reply_to=message)
 
     @app.query("report")

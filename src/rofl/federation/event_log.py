@@ -7,12 +7,14 @@ very end can be cut off without a trace in the file itself; the other side's log
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rofl.data.atomic import write_problem
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 
@@ -73,13 +75,15 @@ class EventLog:
         Args:
             event: What happened.
             **facts: Anything that JSON can hold.
+
+        Raises:
+            UserError: If the disk is full or read-only; the file is as it was.
         """
         if self._path is None:
             return
-        if isinstance(facts.get("tensors"), list):
-            known = self._layouts.setdefault(_text(facts["tensors"]), self._number + 1)
-            if known <= self._number:
-                facts["tensors"] = f"as in line {known}"
+        listed = _text(facts["tensors"]) if isinstance(facts.get("tensors"), list) else ""
+        if listed in self._layouts:
+            facts["tensors"] = f"as in line {self._layouts[listed]}"
         line = {
             "number": self._number + 1,
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -87,14 +91,13 @@ class EventLog:
         }
         line = {**line, **facts, "previous": self.head}
         digest = sha256(_text(line).encode()).hexdigest()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, (_text({**line, "hash": digest}) + "\n").encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
+            _append(self._path, (_text({**line, "hash": digest}) + "\n").encode())
+        except OSError as error:
+            raise UserError(write_problem(self._path, error), "room on the disk, or another folder") from error
         self._number, self.head = self._number + 1, digest
+        if listed:
+            self._layouts.setdefault(listed, self._number)
 
 
 def read_log(path: Path) -> list[LogEntry]:
@@ -137,6 +140,24 @@ def _parse(line: str) -> LogEntry | None:
 
 def _text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line, or nothing: a part of one, as a disk that fills up takes it, would break the chain."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size = os.fstat(file).st_size
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+            os.fsync(file)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -1,6 +1,6 @@
 """The engine of `rofl serve`: rounds with sites that are reached through Flower."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import RecordDict
@@ -129,20 +129,22 @@ class FlowerEngine:
         content = encode_request(asked, server_state, exact=True)
         noise = estimate_label_noise(self.sites, farewells, content, classes)
         content = put_noise(content, noise)
+
+        def decode(clients: Sequence[int], reply: RecordDict) -> SiteReport:
+            return SiteReport.decode(reply, classes, sum(registry.samples(client) for client in clients))
+
         if self.masks and farewells.together is None:
             asked_before = farewells.counted or None  # sites answer sums over the same sites only
-            found = self.sites.count(
-                "query.report", content, lambda _, reply: SiteReport.decode(reply, classes), asked_before
-            )
+            found = self.sites.count("query.report", content, decode, asked_before)
             farewells.add_sum(list(found.found.values()))
         content = readdress(content, RoundRequest(self.driver.settings, index, history=history))
         registry.wait_for_stragglers(asked, wait, farewells.finished | away)  # a site may have restarted meanwhile
         nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
 
-        def decode(client: int, reply: RecordDict) -> None:
-            farewells.add(client, None if self.masks else SiteReport.decode(reply, classes))
+        def take(client: int, reply: RecordDict) -> None:
+            farewells.add(client, None if self.masks else decode([client], reply))
 
-        self.sites.collect("query.finish", content, nodes, decode)
+        self.sites.collect("query.finish", content, nodes, take)
         return farewells.result()
 
     def confirm(self) -> None:

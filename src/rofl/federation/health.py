@@ -4,16 +4,19 @@ For that reason it imports the standard library only: torch alone would take sec
 """
 
 import json
+import os
 import ssl
+import stat
 import tomllib
-from collections import deque
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from typing import BinaryIO
 
-from rofl.errors import UserError
+from rofl.errors import UserError, one_line
 
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on, and how to reach them from here
 _SECONDS = 5.0  # for an answer
+_MOST = 2**20  # bytes that are read at once; of a longer log, its end
 
 
 def check_health(folder: Path) -> str:
@@ -26,28 +29,66 @@ def check_health(folder: Path) -> str:
         folder: The run folder of `rofl serve` or `rofl join`.
 
     Raises:
-        UserError: If the coordinator does not answer, or no run was started in this folder.
+        UserError: If the coordinator does not answer, no run was started in this folder, or a file of it is a link.
     """
-    if (folder / "summary.json").is_file():
+    if _read_end(folder / "summary.json") is not None:
         return f"The run in {folder} is finished."
-    if (folder / "serve.toml").is_file():
-        _ask_gateway(folder / "serve.toml")
-        rounds = folder / "metrics.jsonl"
-        done = len(rounds.read_bytes().splitlines()) if rounds.is_file() else 0
-        return f"The coordinator answers; {done} rounds are done."
+    settings = _read_end(folder / "serve.toml")
+    if settings is not None:
+        _ask_gateway(folder / "serve.toml", settings)
+        return f"The coordinator answers; {_count_lines(folder / 'metrics.jsonl')} rounds are done."
     try:
-        with open(folder / "federation-log.jsonl", "rb") as log:
-            last = json.loads(deque(log, maxlen=1).pop())
-            return f"The site is at work; the last entry of its log is {last['event']!r} at {last['time']}."
-    except (OSError, IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
+        last = json.loads((_read_end(folder / "federation-log.jsonl") or b"").splitlines()[-1])
+        return one_line(f"The site is at work; the last entry of its log is {last['event']!r} at {last['time']}.")
+    except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"No coordinator and no site is at work in {folder}.", "rofl serve or rofl join") from error
 
 
-def _ask_gateway(settings: Path) -> None:
-    """Ask the coordinator's own port which start this is; the certificate need not be for this machine's own name."""
+def _open(path: Path) -> BinaryIO | None:
+    """Open a regular file of a run folder; None where there is none. It may have been made by somebody else."""
     try:
-        found = tomllib.loads(settings.read_text())
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            raise UserError(f"{path} is a link, and links are not followed.", "a copy of what it leads to")
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def _read_end(path: Path) -> bytes | None:
+    """Return the last bytes of a file; None where there is none."""
+    file = _open(path)
+    if file is None:
+        return None
+    with file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST))
+        return file.read(_MOST)
+
+
+def _count_lines(path: Path) -> int:
+    file = _open(path)
+    if file is None:
+        return 0
+    with file:
+        return sum(part.count(b"\n") for part in iter(lambda: file.read(_MOST), b""))
+
+
+def _ask_gateway(path: Path, settings: bytes) -> None:
+    """Ask the coordinator's own port which start this is; the certificate need not be for this machine's own name.
+
+    Args:
+        path: The file of its settings, for messages.
+        settings: The content of the file.
+    """
+    try:
+        found = tomllib.loads(settings.decode())
         host, _, port = str(found["address"]).rpartition(":")
+        if not 0 < int(port) < 2**16:
+            raise ValueError("its port")
         host = host.strip("[]")
         host, credentials = _ANYWHERE.get(host, host), str(found.get("credentials", ""))
         connection = HTTPConnection(host, int(port), timeout=_SECONDS)
@@ -55,12 +96,12 @@ def _ask_gateway(settings: Path) -> None:
             trusted = ssl.create_default_context(cafile=f"{credentials}/ca.crt")
             trusted.check_hostname = False
             connection = HTTPSConnection(host, int(port), timeout=_SECONDS, context=trusted)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{settings} cannot be used ({error}).", "the folder that rofl serve wrote") from error
+    except (OSError, ValueError, KeyError, RecursionError) as error:
+        raise UserError(f"{path} cannot be used ({error}).", "the folder that rofl serve wrote") from error
     try:
         connection.request("GET", "/v1/rofl")
         status = connection.getresponse().status
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # a ValueError: what is no name of a host
         raise UserError(f"The coordinator does not answer at port {port} ({error}).", "rofl serve --resume") from error
     finally:
         connection.close()

@@ -1,5 +1,6 @@
 """The Python API of `rofl join`: take part in a federation with this site's data, or list what would leave it."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -203,7 +204,8 @@ def read_policy(config: SiteConfig) -> SitePolicy:
         UserError: If the file that is named does not exist, or it cannot be used.
     """
     path = policy_path(config)
-    return SitePolicy.read(path) if path is not None and (config.policy or path.exists()) else SitePolicy()
+    there = path is not None and (config.policy is not None or os.path.lexists(path))  # a link that leads nowhere is
+    return SitePolicy.read(path) if path is not None and there else SitePolicy()
 
 
 def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:

@@ -119,6 +119,7 @@ class OwnModel:
     def __init__(self) -> None:
         self._best: Tensor | None = None  # (n,) which samples it predicts as labelled
         self._round = 0  # of which an opinion may be given, once
+        self._given: dict[int, tuple[bytes, bool]] = {}  # by round: what was asked, and the opinion
 
     def learn(self, right: Tensor, index: int) -> None:
         """Take in the model that the client trained in a round.
@@ -134,18 +135,24 @@ class OwnModel:
     def objects(self, right: Tensor, labelled: Sequence[int], index: int) -> bool | None:
         """Return whether a round's model is worse by far; None where the client did not train in it, or cannot tell.
 
-        It answers once in a round, whatever models are sent.
+        It answers once in a round, whatever models are sent, also if the round is trained again: a coordinator that
+        was killed asks for the same model again, and gets the same answer.
 
         Args:
             right: (n,) which held-out samples the round's model predicts as labelled.
             labelled: (K,) how often each class is given among them.
             index: the round.
         """
+        asked = right.numpy().tobytes()
+        if index in self._given:
+            before, opinion = self._given[index]
+            return opinion if asked == before else None
         trained, self._round = self._round == index, 0
         if not trained or self._best is None or len(right) < _FEWEST or not _is_even(labelled):
             return None
         lost, won = int((self._best & ~right).sum()), int((right & ~self._best).sum())
-        return lost - won > max(_FAR * len(right), _DEVIATIONS * sqrt(lost + won))
+        self._given[index] = asked, lost - won > max(_FAR * len(right), _DEVIATIONS * sqrt(lost + won))
+        return self._given[index][1]
 
 
 def _is_even(labelled: Sequence[int]) -> bool:

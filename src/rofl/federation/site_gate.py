@@ -119,26 +119,27 @@ class SiteGate:
 
     def report(self, counts: SiteReport) -> SiteReport:
         """Return the counts of suspects as the policy allows them to leave; zeros where it does not."""
-        if self._sends_suspects:
+        if self._may_leave(counts.samples):
             return counts
         self.log.write("withheld", kind="report")
         return SiteReport(0, 0, torch.zeros_like(counts.transition))
 
     def predictions(self, sums: PredictionSums) -> PredictionSums:
         """Return the sums for an estimate of the label noise as the policy allows them to leave; zeros if not."""
-        if self._sends_suspects:
+        if self._may_leave(sums.samples):
             return sums
         self.log.write("withheld", kind="noise")
         return PredictionSums(torch.zeros_like(sums.counts), 0.0)
 
-    def sure(self, sums: SureSums, held_out: HeldOutSums) -> tuple[SureSums, HeldOutSums]:
+    def sure(self, sums: SureSums, held_out: HeldOutSums, samples: int) -> tuple[SureSums, HeldOutSums]:
         """Return the sums of the second pass as the policy allows them to leave; zeros where it does not.
 
         Args:
             sums: Of training samples.
             held_out: Of held-out samples, which leave under the conditions for evaluations.
+            samples: How many samples the site trains with.
         """
-        if not self._sends_suspects:
+        if not self._may_leave(samples):
             self.log.write("withheld", kind="sure")
             return SureSums(0, 0), no_held_out()
         if held_out.samples and not self._sends_evaluation(held_out.samples):
@@ -146,9 +147,14 @@ class SiteGate:
             held_out = no_held_out()
         return sums, held_out
 
-    def scores(self, sums: ScoreSums) -> ScoreSums:
-        """Return the sums of the third pass as the policy allows them to leave; zeros where it does not."""
-        if self._sends_suspects:
+    def scores(self, sums: ScoreSums, samples: int) -> ScoreSums:
+        """Return the sums of the third pass as the policy allows them to leave; zeros where it does not.
+
+        Args:
+            sums: The sums.
+            samples: How many samples the site trains with.
+        """
+        if self._may_leave(samples):
             return sums
         self.log.write("withheld", kind="scores")
         return ScoreSums(torch.zeros_like(sums.scores), 0)
@@ -177,6 +183,12 @@ class SiteGate:
         if self.policy is None or not self.own_data:
             return True
         return self.policy.send_evaluation and samples >= self.policy.min_samples_per_evaluation
+
+    def _may_leave(self, samples: int) -> bool:
+        """Return whether tables of counts over so many samples may leave at the end."""
+        if self.policy is None or not self.own_data:
+            return True
+        return self.policy.send_suspects and samples >= self.policy.min_samples_per_update
 
     def release(self, kind: str, request: RoundRequest, content: RecordDict, session: MaskSession | None) -> RecordDict:
         """Return a message of sums as it leaves, masked where it is asked for, and log it.
@@ -261,8 +273,7 @@ class SiteGate:
             self.log.write("agreed", settings=request.settings, fingerprint=agreement.fingerprint, masked=masked)
         if self.answered is not None and kind != "describe":
             private = kind == "train" and experiment.privacy.noise > 0  # its guarantee is for one update a round
-            asked = f"{question.hex()} {request.state_round if kind == 'train' else ''}"
-            self.answered.admit(_purpose(kind, request), asked, 1 if private else MOST_MODELS)
+            self.answered.admit(_purpose(kind, request), question.hex(), 1 if private else MOST_MODELS)
 
 
 def _purpose(kind: str, request: RoundRequest) -> str:

@@ -35,7 +35,7 @@ class SitePolicy(Spec):
     """A site's conditions. The description of a field is its comment in the file."""
 
     min_samples_per_update: Annotated[int, Field(ge=1)] = Field(
-        20, description="An update leaves only if it was computed from at least so many samples."
+        20, description="An update, or a table at the end, leaves only if it is of at least so many samples."
     )
     min_samples_per_evaluation: Annotated[int, Field(ge=1)] = Field(
         10, description="Counts of a test leave only if at least so many held-out samples were tested."
@@ -148,7 +148,10 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
     """
     if own_data:
         _check_samples(policy, experiment)
-    privacy, epochs = experiment.privacy, experiment.method.get("epochs", 1)
+    privacy, (epochs, inner) = (
+        experiment.privacy,
+        (experiment.method.get(name, 1) for name in ("epochs", "inner_steps")),
+    )
     if privacy.noise < policy.min_privacy_noise:
         _refuse(f"privacy.noise = {privacy.noise:g}", f"min_privacy_noise = {policy.min_privacy_noise:g}")
     if privacy.clip > policy.max_privacy_clip:
@@ -157,6 +160,8 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
         _refuse(f"rounds = {experiment.rounds}", f"max_rounds = {policy.max_rounds}")
     if not isinstance(epochs, int) or epochs > policy.max_epochs:
         _refuse(f"method.epochs = {epochs}", f"max_epochs = {policy.max_epochs}")
+    if not isinstance(inner, int) or epochs * inner > policy.max_epochs:  # as many steps as so many epochs
+        _refuse(f"method.inner_steps = {inner} in {epochs} epochs", f"max_epochs = {policy.max_epochs}")
     if experiment.model.weights == "imagenet" and not policy.downloads:
         _refuse(f"model.weights = {experiment.model.weights}", "downloads = false")
 

@@ -34,12 +34,23 @@ class SiteReport:
         return put_tensors(content, tables={"transition": self.transition})
 
     @classmethod
-    def decode(cls, content: RecordDict, classes: int) -> "SiteReport":
-        """Return the counts of a message for a model of K = `classes`; a ValueError says what is wrong with them."""
+    def decode(cls, content: RecordDict, classes: int, declared: int | None = None) -> "SiteReport":
+        """Return the counts of a message, of one site or of several.
+
+        Args:
+            content: The message.
+            classes: How many classes the model has.
+            declared: How many samples there are at most; any number where None.
+
+        Raises:
+            ValueError: If they cannot be true.
+        """
         sums = get_sums(content)
         samples, flagged = decode_count(sums, "samples"), decode_count(sums, "flagged")
         if flagged > samples:
             raise ValueError(f"it suspects {flagged} of {samples} labels")
+        if declared is not None and samples > declared:
+            raise ValueError(f"it counts {samples} samples, and {declared} were declared")
         return cls(samples, flagged, decode_table(content, "transition", classes, samples))
 
 

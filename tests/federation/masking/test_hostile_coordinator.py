@@ -58,6 +58,13 @@ class Coordinator:
             raise PermissionError(found.problems[clients[0]])
         return found.content
 
+    def mask(self, kind: str, client: int, request: RecordDict) -> RecordDict:
+        """Return the masked sums of one site, which are never unmasked."""
+        session = new_session([Peer(each, masks.public) for each, masks in self.grid.masks.items()])
+        ((_, reply),) = self._send(kind, {client: put_session(request, session)})
+        assert isinstance(reply, RecordDict)
+        return reply
+
     def _send(self, kind: str, requests: Mapping[int, RecordDict]) -> Iterator[tuple[int, RecordDict | str]]:
         for client, request in requests.items():
             try:
@@ -159,6 +166,25 @@ def test_a_round_is_answered_for_one_model_only() -> None:
     coordinator.sum(
         "train", range(3), dict.fromkeys(range(3), coordinator.request(2, replace(coordinator.state, model=other)))
     )
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_round_is_answered_from_one_client_state_only(forgotten: bool) -> None:
+    """Two sums of one model, for which one site starts from different states, differ by what that site alone sends."""
+    coordinator = Coordinator(fixed("joint", rounds=3, method__start=1), 3)
+    settings, everybody = coordinator.chosen.toml(), range(3)
+
+    def request(index: int, state_round: int) -> RecordDict:
+        return encode_request(RoundRequest(settings, index, state_round), coordinator.state, exact=True)
+
+    coordinator.sum("train", everybody, dict.fromkeys(everybody, request(1, 0)))
+    coordinator.sum("train", everybody, dict.fromkeys(everybody, request(2, 1)))
+    coordinator.sum("train", everybody, dict.fromkeys(everybody, request(2, 1)))  # the same again, as after a restart
+    requests = {client: request(2, 1 if client or forgotten else 0) for client in everybody}
+    if forgotten:  # a request for a later round, which is not unmasked, makes the site drop the state of round 1
+        coordinator.mask("train", 0, request(3, 9))
+    with pytest.raises(PermissionError, match=r"another sum for train 2, .* or from another client state"):
+        coordinator.sum("train", everybody, requests)
 
 
 def test_doubts_are_not_counted_at_one_threshold_after_another() -> None:

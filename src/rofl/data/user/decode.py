@@ -25,6 +25,7 @@ from rofl.core.serialization import parse_json
 from rofl.core.tensors import digest
 from rofl.data import atomic, image_io
 from rofl.data.image_io import ImageInfo
+from rofl.data.regular_file import memory_budget
 from rofl.data.user.samples import Content, Sample
 from rofl.errors import UserError
 
@@ -82,7 +83,13 @@ def decode_all(
 
     Returns:
         The pixels (N, channels, side, side) uint8, and the reason for each row that cannot be read (its pixels are 0).
+
+    Raises:
+        UserError: they take more than half of the memory; a coordinator chooses the side for its sites.
     """
+    if len(samples) * side * side * channels > memory_budget():
+        problem = f"{len(samples)} images of {side} x {side} pixels do not fit into half of the memory."
+        raise UserError(problem, "a smaller data.side")
     in_files = all(isinstance(sample.content, Path) for sample in samples)
     cache_file = (
         cache_path([sample.id for sample in samples], [info.digest for info in infos], side, channels)

@@ -14,6 +14,7 @@ from types import TracebackType
 from rofl.errors import UserError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run by its path: as a module it would import all of rofl
+_SUPERNODE = Path(__file__).with_name("supernode_program.py")
 _GRACE = 5.0  # seconds that a program has to end after SIGTERM
 _START = 300.0  # seconds that a program has to listen; a busy machine may take a minute, and one that ended is noticed
 
@@ -129,9 +130,9 @@ def start_supernode(
         security = ["--root-certificates", ca, "--auth-supernode-private-key", key]
     address = ["--superlink", superlink, "--host", "127.0.0.1", "--port", str(port)]
     tasks = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
-    return FlowerProcess(
-        ["flower-supernode", *security, *address, *tasks, "--node-config", f"partition-id={client}"], home, "supernode"
-    )
+    program = [Path(sys.executable).name, "-P", str(_SUPERNODE), "flower-supernode"]
+    node = ["--node-config", f"partition-id={client}"]
+    return FlowerProcess([*program, *security, *address, *tasks, *node], home, "supernode")
 
 
 def new_secret(home: Path) -> Path:

@@ -64,7 +64,7 @@ class MaskMemory:
         name = session.name.hex()
         self.used[name] = purpose
         self.keys[name] = {peer.client: peer.key.hex() for peer in session.peers}
-        self.contexts[name], self.questions[name] = session.context(purpose).hex(), session.question.hex()
+        self.contexts[name], self.questions[name] = session.context(purpose).hex(), session.asked
         self.oldest = max(self.oldest, (_round(purpose) or 0) - _ROUNDS)
         for other in [other for other in self.answered if self._is_over(other)]:
             del self.revealed[other], self.answered[other]
@@ -90,7 +90,8 @@ class MaskMemory:
     def check_question(self, purpose: str, question: str) -> None:
         """Refuse a question other than the one that was answered for the same purpose."""
         if self.answered.get(purpose, question) != question:
-            raise UserError(f"The coordinator asks for another sum for {purpose}, with another model than before.")
+            problem = "with another model than before, or from another client state"
+            raise UserError(f"The coordinator asks for another sum for {purpose}, {problem}.")
 
     def check_sites(self, purpose: str, sites: list[int], same_sites: bool) -> None:
         """Refuse a sum over other sites than an earlier one with which it could be compared.

@@ -53,11 +53,13 @@ class MaskSession:
         name: Random bytes, which are never used again.
         peers: The sites that take part, by their numbers.
         question: At a site, a hash of what it was asked; it is the same at all sites.
+        own_question: At a site, a hash of all that its answer depends on: `question`, and its client state.
     """
 
     name: bytes
     peers: tuple[Peer, ...]
     question: bytes = b""
+    own_question: bytes = b""
 
     @property
     def clients(self) -> list[int]:
@@ -68,6 +70,11 @@ class MaskSession:
     def threshold(self) -> int:
         """The number of sites that must answer to unmask the sum."""
         return majority(len(self.peers))
+
+    @property
+    def asked(self) -> str:
+        """What this site was asked, in hexadecimal; of two sums for the same purpose it is the same."""
+        return (self.own_question or self.question).hex()
 
     def key_of(self, client: int) -> bytes:
         """Return the public key of a site."""

@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
-from rofl.core.tensors import digest
+from rofl.core.tensors import Tensors, digest
 from rofl.federation.masking.mask_messages import get_session
 from rofl.federation.masking.peers import MaskSession
 from rofl.federation.noise_records import FACTS, MATRIX
@@ -19,20 +19,26 @@ from rofl.methods.base import ServerState
 
 
 def read_question(
-    content: RecordDict, request: RoundRequest, server_state: ServerState | None
+    content: RecordDict, request: RoundRequest, server_state: ServerState | None, state: Tensors | None = None
 ) -> tuple[bytes, MaskSession | None]:
     """Return what a request asks, as a hash, and its session of masks; None where it asks for sums without masks.
+
+    The hash is of all that the answer depends on. That of the session is without the client state, which each site has
+    its own of. A coordinator chooses the state by its round: two sums of the same model, for which one site starts from
+    different states, would differ by what that site alone sends.
 
     Args:
         content: The message.
         request: Its request.
         server_state: Its model.
+        state: The client state to start from; None where the answer depends on none.
 
     Raises:
         ValueError: If its session cannot be read.
     """
     session, question = get_session(content), _question(content, request, server_state)
-    return question, session and replace(session, question=question)
+    own = sha256(question + digest(state).encode()).digest() if state else question
+    return own, session and replace(session, question=question, own_question=own)
 
 
 def _question(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> bytes:

@@ -61,7 +61,7 @@ class SiteMasks:
         """Refuse to take part in a sum before anything is computed for it; see `mask`."""
         check_session(session, self.client, self.public, self._ca)
         self._memory.check_purpose(purpose)
-        self._memory.check_question(purpose, session.question.hex())
+        self._memory.check_question(purpose, session.asked)
 
     def mask(self, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
         """Return a message of sums with masks on it, and shares of their seeds for the other sites.

@@ -16,6 +16,7 @@ _MOST_POINTS = 2000  # of a curve; beyond, every second one of the older points 
 _MOST_WARNINGS = 100
 _LONGEST = 500  # characters of a warning
 _NEWEST = 5  # rounds whose time counts
+_MOST_SECONDS = 1e9  # of a round; more are not believed
 _WATCHED = 5.0  # seconds after which the rounds that were seen to end tell the time better than their records
 
 
@@ -78,7 +79,7 @@ class RoundHistory:
 
     def _add(self, record: RoundRecord) -> None:
         self.newest = record
-        if isfinite(record.seconds) and record.seconds >= 0:
+        if 0 <= record.seconds <= _MOST_SECONDS:
             if record.round == 1:
                 self._first = record.seconds
             else:
@@ -87,7 +88,7 @@ class RoundHistory:
             self.best = max(self.best or 0.0, record.accuracy)
             _append(self.curve, (record.round, record.accuracy))
         trusted = record.metrics.get("confident")
-        if trusted is not None and isfinite(trusted):
+        if trusted is not None and isfinite(100 * trusted):
             _append(self.trusted, (record.round, 100 * trusted))
         where = f"round {record.round}"
         for event in record.warnings:

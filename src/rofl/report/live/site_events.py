@@ -16,7 +16,7 @@ from rofl.report.live.run_view import EventView, SiteView
 LOG_FILE = "federation-log.jsonl"  # as rofl.federation.event_log calls it, which this room may not import
 _MOST_EVENTS = 40
 _MOST_SITES = 1000
-_LONGEST = 300  # characters of an event
+_LONGEST = 300  # characters of an event, or of a text in it
 _WORK = {
     "train": "training",
     "evaluate": "testing",
@@ -132,4 +132,4 @@ def _work(entry: Line) -> str:
 
 def _text(entry: Line, name: str) -> str:
     value = entry.get(name, "")
-    return value if isinstance(value, str) else ""
+    return value[:_LONGEST] if isinstance(value, str) else ""
