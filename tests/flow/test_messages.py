@@ -160,7 +160,7 @@ def test_the_time_left_is_told_once_the_pace_is_known(
     """The start of processes takes seconds: multiplied by the rounds it would be minutes."""
     for first, told in ((9.0, ""), (90.0, ", about 58 min left")):
         clock = iter((0.0, first, first + 0.5))
-        monkeypatch.setattr(progress.time, "monotonic", lambda clock=clock: next(clock))
+        monkeypatch.setattr("rofl.cli.progress.time.monotonic", lambda clock=clock: next(clock))
         listener, experiment = progress.ProgressListener(), tiny(rounds=40)
         listener.begin(experiment)
         for index in (1, 2):
