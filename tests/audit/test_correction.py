@@ -63,5 +63,5 @@ def test_an_interval_has_all_estimates_of_the_share_within_it(samples: int, seed
 
 def test_a_clean_site_hears_no_more_than() -> None:
     clean = torch.zeros(200)
-    assert interval_text(noise_interval(clean.bool(), clean, clean)) == "no more than 2 %"
+    assert interval_text(noise_interval(clean.bool(), clean, clean)) == "up to 2 %"
     assert noise_interval(clean[:0].bool(), clean[:0], clean[:0]) == (0.0, 1.0)

@@ -160,7 +160,7 @@ def test_the_time_left_is_told_once_the_pace_is_known(
     """The start of processes takes seconds: multiplied by the rounds it would be minutes."""
     for first, told in ((9.0, ""), (90.0, ", about 58 min left")):
         clock = iter((0.0, first, first + 0.5))
-        monkeypatch.setattr(progress.time, "monotonic", lambda clock=clock: next(clock))
+        monkeypatch.setattr("rofl.cli.progress.time.monotonic", lambda clock=clock: next(clock))
         listener, experiment = progress.ProgressListener(), tiny(rounds=40)
         listener.begin(experiment)
         for index in (1, 2):
@@ -194,7 +194,7 @@ def test_the_summary_bounds_the_share_of_wrong_labels_where_the_truth_is_not_kno
     estimated = NoiseEstimate(0.08, {"a": 0.02, "b": 0.15}, [], {"a": [0.0, 0.326], "b": [0.06, 0.484]})
     rows = dict(summary_rows(run, **unknown, estimated=estimated))
     assert rows["labels that look wrong"] == "8.0 %; 2.0 to 15.0 % at single clients"
-    assert rows["labels that are wrong"] == "not known; no more than 33 % at a, 6 to 49 % at b"  # of earlier versions
+    assert rows["labels that are wrong"] == "not known; up to 33 % at a, 6 to 49 % at b"  # of earlier versions
     assert dict(summary_rows(run, **unknown, estimated=None))["labels that are wrong"] == "not known"
     one = replace(estimated, intervals={"a": [0.1, 0.3]}, expected_ratio=0.2, expected_unflagged=0.001)
     rows = dict(summary_rows(run, **unknown, estimated=one))

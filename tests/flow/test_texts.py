@@ -61,7 +61,8 @@ def test_the_model_takes_texts_in_every_form(made: Path) -> None:
     assert model.predict(texts).tolist() == ["good", "bad"]
     wanted = model.predict_proba(texts)
     frame = pd.DataFrame({"text": texts, "label": ["good", "bad"]})
-    for form in (frame, {"text": texts}, np.array(texts), frame["text"], frame.set_index("label")["text"]):
+    hub = pytest.importorskip("datasets").Dataset.from_pandas(frame)
+    for form in (frame, {"text": texts}, np.array(texts), frame["text"], frame.set_index("label")["text"], hub):
         assert np.array_equal(model.predict_proba(form), wanted)
     for record in (frame.iloc[0], {"text": texts[0]}):  # not a text for each letter
         assert np.array_equal(model.predict_proba(record), model.predict_proba(texts[0]))

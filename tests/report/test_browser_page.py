@@ -228,6 +228,24 @@ def test_labels_as_given_are_said_to_be_so_and_make_no_reliability_diagram(opene
         assert seen.page.locator("#reliability").count() == 0
 
 
+def test_tables_of_classes_and_clients_fit_on_a_phone(opened, made, tmp_path):
+    other = Made(Path(shutil.copytree(made.folder, tmp_path / "run")), made.federated)
+    folder = RunDir(other.folder)
+    know_truth(folder, share=None)
+    summary = folder.read_summary()
+    bounds = dict(zip(CLIENTS, ([0.0, 0.331], *[[0.22, 0.341]] * len(CLIENTS)), strict=False))
+    estimated = replace(summary.estimated, intervals=bounds)
+    folder.write_summary(summary.model_copy(update={"estimated": estimated}))
+    names = ("adenocarcinoma", "malignant", "no finding")
+    folder.model.write_evaluation(classification(torch.arange(90) % 3, torch.eye(3)[torch.arange(90) % 3], names))
+    with visit(opened, other.write(charts=False), **PHONE) as seen:
+        cells = seen.page.locator("#clients td.interval")
+        assert [text.replace("\u00a0", " ") for text in cells.all_inner_texts()[:2]] == ["up to 34 %", "22 to 35 %"]
+        assert [cell.evaluate(COUNT_LINES) for cell in cells.all()] == [1] * len(CLIENTS)
+        for table in ("#classes", "#clients"):
+            assert seen.page.locator(f"{table} .scroll").evaluate("e => e.scrollWidth - e.clientWidth") <= 0, table
+
+
 def test_the_baseline_stands_beside(opened, runs, tmp_path):
     path = report.write_report([runs[name].folder for name in ("plain", "rofl")], tmp_path / "page.html")
     with visit(opened, path) as seen:

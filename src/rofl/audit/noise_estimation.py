@@ -77,10 +77,10 @@ def interval_text(interval: Sequence[float]) -> str:
     """Return bounds of a share for people.
 
     >>> interval_text((0.1, 0.25)), interval_text((0.0, 0.03))
-    ('10 to 25 %', 'no more than 3 %')
+    ('10 to 25 %', 'up to 3 %')
     """
     low, high = (100 * bound for bound in interval)
-    return f"no more than {math.ceil(high)} %" if low < 0.5 else f"{math.floor(low)} to {math.ceil(high)} %"
+    return f"up to {math.ceil(high)} %" if low < 0.5 else f"{math.floor(low)} to {math.ceil(high)} %"
 
 
 def transition_counts(given: Tensor, suggested: Tensor, classes: int) -> Tensor:

@@ -12,6 +12,7 @@ from PIL import Image
 from tests.data.user import places
 
 import rofl
+from rofl.data.raw_hf import unwrap_hf
 from rofl.data.user import UserSource, load_user_data
 from rofl.errors import UserError
 
@@ -157,6 +158,25 @@ def test_splits_become_training_and_test_part(tmp_path: Path) -> None:
     for found in (rofl.as_dataset(splits), load_user_data(UserSource(str(tmp_path / "saved")))):
         assert (found.is_text, len(found.train), len(found.test), found.classes) == (True, 30, 10, ("bad", "good"))
     assert "not used: more" in rofl.as_dataset(splits).note
+
+
+def test_a_model_takes_the_samples_of_a_hugging_face_data_set() -> None:
+    datasets = pytest.importorskip("datasets")
+    source = hf_images()
+    images = unwrap_hf(source.select(range(3)))
+    assert [np.asarray(each).tolist() for each in images] == [
+        pixels.tolist() for *_, pixels in list(places.samples())[:3]
+    ]
+    colour = datasets.ClassLabel(names=["red", "blue"])
+    features = datasets.Features(
+        {"weight": datasets.Value("float32"), "colour": colour, "label": datasets.Value("string")}
+    )
+    rows = datasets.Dataset.from_dict({"weight": [1.5, None], "colour": [1, 0], "label": ["a", "b"]}, features=features)
+    assert unwrap_hf(rows) == {"weight": [1.5, None], "colour": ["blue", "red"]}
+    assert unwrap_hf(datasets.Dataset.from_dict({"sentence": TEXTS, "label": MOODS})) == TEXTS
+    with pytest.raises(UserError, match=r"has several splits: train, test\. Try: one of them"):
+        unwrap_hf(datasets.DatasetDict({"train": rows, "test": rows}))
+    assert unwrap_hf(TEXTS) is TEXTS
 
 
 def test_a_damaged_folder_of_hugging_face_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from rofl.data.user.samples import Content, Listing, Sample
 from rofl.data.user.text_encoder import TEXT
 from rofl.errors import UserError
 
-_LABELS = ("label", "labels", "target")
-_TEXTS = ("text", "sentence", "content")
+LABELS = ("label", "labels", "target")  # names of the column of labels; the first that is there
+TEXTS = ("text", "sentence", "content")
 _TRAIN, _TEST = "train", "test"  # names of splits; others are left out
 
 
@@ -113,12 +113,12 @@ def _list_splits(splits: Mapping[str, ArrowSplit], source: str) -> Listing:
 def _list_split(split: ArrowSplit, source: str) -> Listing:
     """Return the samples of one split: images if a column has some, else texts, else the rows of a table."""
     names = split.table.column_names
-    label = next((name for name in _LABELS if name in names), None) or next(iter(split.classes), None)
+    label = next((name for name in LABELS if name in names), None) or next(iter(split.classes), None)
     if label is None:
         raise UserError(f"{source} has no column of labels; it has {', '.join(names)}.", "name one of them label")
     columns = {c.column_name(name): _texts(split, name) for name in names if name != label and name not in split.images}
     columns["label"] = [clean(text) for text in _texts(split, label)]
-    text = next((name for name in _TEXTS if name in columns), None)
+    text = next((name for name in TEXTS if name in columns), None)
     if split.images:
         return _list_images(split, columns, source)
     if text is not None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rofl.core.classification import class_probabilities
 from rofl.data.image_store import ImageStore
 from rofl.data.preprocessing import TablePreprocessing, TextPreprocessing
+from rofl.data.raw_hf import unwrap_hf
 from rofl.data.raw_images import RawImages, read_raw_images
 from rofl.data.raw_tables import read_codes, read_raw_rows
 from rofl.data.raw_texts import read_raw_texts
@@ -84,7 +85,7 @@ class TrainedModel:
         Raises:
             UserError: it is a model of images.
         """
-        form = self.record.preprocessing
+        form, inputs = self.record.preprocessing, unwrap_hf(inputs)
         if isinstance(form, TextPreprocessing):
             return read_raw_texts(inputs, form).flatten(1).long()
         if not isinstance(form, TablePreprocessing):
@@ -129,7 +130,7 @@ class TrainedModel:
         return TrainedModel(self.record, self.network.to(device))
 
     def _samples(self, inputs: Any) -> RawImages | Tensor:
-        form = self.record.preprocessing
+        form, inputs = self.record.preprocessing, unwrap_hf(inputs)
         if isinstance(form, TablePreprocessing):
             return read_raw_rows(inputs, form)
         if isinstance(form, TextPreprocessing):
