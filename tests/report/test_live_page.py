@@ -70,6 +70,10 @@ def test_a_run_is_shown_as_it_goes_on(opened: Any, tmp_path: Path) -> None:
             says(page, "#noise", "40.0 %")
             says(page, "#warnings", "round 1: <img src=x onerror=alert(1)> is gone.")
             says(page, "#sites", "left out: it raised")
+            state = page.locator("#sites td.words").first
+            assert (
+                state.evaluate("cell => getComputedStyle(cell).overflowWrap") == "break-word"
+            )  # no word is cut in two
             assert page.locator("#chart svg").is_visible()
             add(run_dir, 2)
             says(page, "#round", "2 of 4")

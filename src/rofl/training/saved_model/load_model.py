@@ -57,7 +57,7 @@ def _refuse_graph(path: Path) -> None:
     """Raise where the path is that of an exported graph, which other programs load."""
     for graph in (path, *(path / f"model{suffix}" for suffix in _GRAPHS)):
         if graph.suffix in _GRAPHS and graph.is_file():
-            hint = f"{_GRAPHS[graph.suffix]}, or rofl.load with the run folder"
+            hint = f"{_GRAPHS[graph.suffix]}, or load the run folder"
             raise UserError(f"{graph} is a model for programs without rofl.", hint)
 
 
