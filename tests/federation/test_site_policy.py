@@ -14,7 +14,9 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 
 from flwr.app import Context, Message, RecordDict
 
+from rofl.audit.noise_estimation import LabelNoise
 from rofl.config.schema import Experiment
+from rofl.core.noise_posterior import flat_pattern
 from rofl.core.tensors import digest
 from rofl.data import user
 from rofl.data.downloads import RemoteFile, fetch
@@ -28,7 +30,13 @@ from rofl.federation.masking.peers import Peer
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import new_session
 from rofl.federation.negotiate import negotiate
-from rofl.federation.noise_records import decode_predictions, decode_sure, put_mean_doubt
+from rofl.federation.noise_records import (
+    decode_predictions,
+    decode_scores,
+    decode_sure,
+    put_noise,
+    put_noise_facts,
+)
 from rofl.federation.protocol import Refusal, RoundRequest, decode_update, encode_request
 from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_data import LocalData
@@ -329,12 +337,16 @@ def test_tables_of_few_samples_are_withheld_at_the_end(scans: Path, tmp_path: Pa
     site = guarded(scans, tmp_path / "log", min_samples_per_update=49, masks="any")
     chosen = site.settings(clients=2)
     counts = decode_predictions(site.ask("query.noise", chosen), 3, 1000)
-    sure = put_mean_doubt(encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen)), 0.9)
-    sums = decode_sure(site.app(Message(sure, 2, "query.sure"), site.context).content, 1000)
+    request = encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen))
+    sure = put_noise_facts(request, 0.9, flat_pattern(3))
+    sums, held_out = decode_sure(site.app(Message(sure, 2, "query.sure"), site.context).content, 1000)
+    scored = put_noise(request, LabelNoise(flat_pattern(3), 0.0, 1.0))
+    scores = decode_scores(site.app(Message(scored, 2, "query.scores"), site.context).content, 1000)
+    assert (held_out.samples, scores.samples) == (0, 0)
     report = SiteReport.decode(site.ask("query.report", chosen), classes=3)
     assert (counts.samples, sums.samples, report.samples, int(report.transition.sum())) == (0, 0, 0, 0)
     assert [entry.facts["kind"] for entry in read_log(tmp_path / "log") if entry.event == "withheld"] == [
-        *("noise", "sure", "report"),
+        *("noise", "sure", "scores", "report"),
     ]
 
 
