@@ -36,5 +36,5 @@ def test_what_needs_clients_of_their_own_is_refused(change: dict[str, object]) -
 
 
 def test_clients_that_share_samples_have_no_split_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no split file"):
+    with pytest.raises(UserError, match="cannot be saved in a split file"):
         load_federated(tiny(**MANY).split).save(tmp_path / "scene")
