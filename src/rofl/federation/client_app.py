@@ -88,6 +88,9 @@ class SiteData(Protocol):
         """Return the client for the settings of a request; the same object while the settings stay the same."""
 
 
+Compute = Callable[[SiteGate, Client, ServerState], RecordDict]  # the sums of one kind of request, as a message
+
+
 def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None = None) -> ClientApp:
     """Return a Flower ClientApp for any method.
 
@@ -126,45 +129,46 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         counts = own.evaluation(data.client(request, context).evaluate(_required(server_state), request.index))
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
 
-    @app.query("noise")
-    def noise(message: Message, context: Context) -> Message:
+    def answer(kind: str, message: Message, context: Context, compute: Compute) -> Message:
+        """Answer a request for sums at the end: they are computed after the gate has admitted it."""
         request, server_state = decode_request(message.content, exact=True)
         own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
-        own.admit("noise", request, session, question)
-        sums = own.predictions(data.client(request, context).sum_predictions(_required(server_state)))
-        return Message(own.release("noise", request, encode_predictions(sums), session), reply_to=message)
+        own.admit(kind, request, session, question)
+        content = compute(own, data.client(request, context), _required(server_state))
+        return Message(own.release(kind, request, content, session), reply_to=message)
+
+    @app.query("noise")
+    def noise(message: Message, context: Context) -> Message:
+        def compute(own: SiteGate, client: Client, server_state: ServerState) -> RecordDict:
+            return encode_predictions(own.predictions(client.sum_predictions(server_state)))
+
+        return answer("noise", message, context, compute)
 
     @app.query("sure")
     def sure(message: Message, context: Context) -> Message:
-        request, server_state = decode_request(message.content, exact=True)
-        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
-        own.admit("sure", request, session, question)
-        client = data.client(request, context)
-        mean, pattern = get_noise_facts(message.content, client.classes)
-        sums = own.sure(*client.sum_sure(_required(server_state), mean, pattern), client.samples)
-        return Message(own.release("sure", request, encode_sure(*sums), session), reply_to=message)
+        def compute(own: SiteGate, client: Client, server_state: ServerState) -> RecordDict:
+            mean, pattern = get_noise_facts(message.content, client.classes)
+            return encode_sure(*own.sure(*client.sum_sure(server_state, mean, pattern), client.samples))
+
+        return answer("sure", message, context, compute)
 
     @app.query("scores")
     def scores(message: Message, context: Context) -> Message:
-        request, server_state = decode_request(message.content, exact=True)
-        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
-        own.admit("scores", request, session, question)
-        client = data.client(request, context)
-        noise = get_noise(message.content, client.classes)
-        if noise is None:
-            raise ValueError("the request brings no noise")
-        sums = own.scores(client.sum_scores(_required(server_state), noise), client.samples)
-        return Message(own.release("scores", request, encode_scores(sums), session), reply_to=message)
+        def compute(own: SiteGate, client: Client, server_state: ServerState) -> RecordDict:
+            noise = get_noise(message.content, client.classes)
+            if noise is None:
+                raise ValueError("the request brings no noise")
+            return encode_scores(own.scores(client.sum_scores(server_state, noise), client.samples))
+
+        return answer("scores", message, context, compute)
 
     @app.query("report")
     def report(message: Message, context: Context) -> Message:
-        request, server_state = decode_request(message.content, exact=True)
-        own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
-        own.admit("report", request, session, question)
-        client = data.client(request, context)
-        noise, _ = own.noise(message.content, client.classes)
-        counts = own.report(client.report(_required(server_state), noise))
-        return Message(own.release("report", request, counts.encode(), session), reply_to=message)
+        def compute(own: SiteGate, client: Client, server_state: ServerState) -> RecordDict:
+            noise, _ = own.noise(message.content, client.classes)
+            return own.report(client.report(server_state, noise)).encode()
+
+        return answer("report", message, context, compute)
 
     @app.query("unmask")
     def unmask(message: Message, context: Context) -> Message:
