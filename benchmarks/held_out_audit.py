@@ -19,6 +19,7 @@ from torch import Tensor
 
 import rofl
 from benchmarks import stand_in_data
+from benchmarks.page_table import write_table
 from rofl.audit import average_precision, find_suspects
 from rofl.audit.detection import calibration_error, detection
 from rofl.audit.held_out_noise import estimate_noise, judge_clients
@@ -199,8 +200,7 @@ def main() -> None:
             records[case.name] = asdict(measure(case, options.workers))
             atomic_write(RECORDS, json.dumps(records, indent=1) + "\n")
     if options.write:
-        before, _, rest = PAGE.read_text().partition(_BEGIN)
-        atomic_write(PAGE, f"{before}{_BEGIN}\n{table(records)}\n{_END}{rest.partition(_END)[2]}")
+        write_table(PAGE, _BEGIN, _END, table(records))
     print(table(records))
 
 

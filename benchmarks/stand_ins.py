@@ -17,6 +17,7 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
 import rofl
+from benchmarks.page_table import write_table
 from rofl.data.atomic import atomic_write
 from rofl.errors import UserError
 from rofl.training.run_dir import RunDir
@@ -221,8 +222,7 @@ def main() -> None:
                 atomic_write(RECORDS, json.dumps(records, indent=1) + "\n")
                 print(f"{key}: {figures}", flush=True)
     if options.write:
-        before, _, rest = PAGE.read_text().partition(_BEGIN)
-        atomic_write(PAGE, f"{before}{_BEGIN}\n{table(records)}\n{_END}{rest.partition(_END)[2]}")
+        write_table(PAGE, _BEGIN, _END, table(records))
     print(table(records))
 
 

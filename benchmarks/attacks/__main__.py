@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.attacks.attacked_run import Outcome, attack_settings, run_attacked
 from benchmarks.attacks.site_attacks import ATTACKS
+from benchmarks.page_table import write_table
 from rofl.config.schema import Experiment
 from rofl.data.atomic import atomic_write
 
@@ -54,8 +55,7 @@ def main() -> None:
             RECORDS.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(RECORDS, json.dumps({name: asdict(each) for name, each in records.items()}, indent=1) + "\n")
     if chosen.write:
-        before, _, rest = PAGE.read_text().partition(_BEGIN)
-        atomic_write(PAGE, f"{before}{_BEGIN}\n{table(records)}\n{_END}{rest.partition(_END)[2]}")
+        write_table(PAGE, _BEGIN, _END, table(records))
     print(table(records))
 
 
