@@ -58,8 +58,8 @@ def audit_command(
 ) -> None:
     """Audit a run's labels again, or those of new data: lists of suspects, and labels to train with again.
 
-    --export writes the suspects for readers who label with Label Studio, CVAT or FiftyOne, or for cleanlab's Datalab;
-    --decisions reads what they exported there.
+    --export writes the suspects for Label Studio, CVAT, FiftyOne or cleanlab's Datalab; --decisions reads the decisions
+    that were exported there.
     """
     _check_options(run, model, data, out if export is None else None)
     _check_labels_out(labels_out, decided_only)

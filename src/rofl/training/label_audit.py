@@ -49,14 +49,11 @@ def audit_run(
     experiment, summary, saved = _finished(folder)
     federated, network = load_inputs(experiment, data_dir, None if data is None else dataset_of(data, experiment))
     with exclusive(folder.path, "program"):
+        noise = folder.audit.read_noise(len(federated.images.classes))
         with start_simulation(experiment, federated, network, saved, workers) as simulation:
-            result = audit_labels(
-                federated,
-                saved.aux.get("centroids"),
-                *simulation.predict(saved, "train", len(federated.labels)),
-                folder.audit.read_noise(len(federated.images.classes)),
-                predict_held_out(simulation, federated, saved),
-            )
+            logits, features = simulation.predict(saved, "train", len(federated.labels))
+            held_out = predict_held_out(simulation, federated, saved) if noise is None else None
+        result = audit_labels(federated, saved.aux.get("centroids"), logits, features, noise, held_out)
         folder.audit.write(result)
         folder.model.write_encoder(federated.images.encoder)  # runs of 0.1 have none
         folder.write_summary(summary.with_audit(result.metrics()))
