@@ -83,7 +83,7 @@ def write_page() -> None:
             ordered = sorted(at, key=lambda cell: METHODS.index(cell.method) if cell.method in METHODS else 99)
             atomic_write(picture, curves_svg(ordered, f"{preset}, {_CURVES_AT}"))
             parts.append(f"![Test accuracy by round]({picture.relative_to(PAGE.parent)})")
-            about = f"Core seconds until an accuracy is first reached at {_CURVES_AT}, as a share of the whole run's:"
+            about = f"Core seconds until an accuracy is first reached at {_CURVES_AT}, in proportion to the rounds:"
             parts.append(f"{about}\n\n{time_table(at)}")
         parts.append(cell_table(own))
     before, mark, rest = PAGE.read_text().partition(BEGIN)

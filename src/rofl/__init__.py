@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rofl.federation.coordinator import resume_serve, serve
     from rofl.federation.site import join
     from rofl.report import write_report
-    from rofl.reproduce.run_benchmark import benchmark
-    from rofl.reproduce.run_tables import reproduce as reproduce_tables
+    from rofl.reproduce.run_plans import benchmark
+    from rofl.reproduce.run_plans import reproduce as reproduce_tables
     from rofl.training.compare_runs import compare
     from rofl.training.estimator import FederatedClassifier
     from rofl.training.label_audit import audit_data, audit_run
@@ -43,7 +43,7 @@ _PUBLIC = {
     "as_dataset": ("data.in_memory.load_object", "as_dataset"),
     "audit_data": ("training.label_audit", "audit_data"),
     "audit_run": ("training.label_audit", "audit_run"),
-    "benchmark": ("reproduce.run_benchmark", "benchmark"),
+    "benchmark": ("reproduce.run_plans", "benchmark"),
     "check_data": ("data.user", "check_user_data"),
     "compare": ("training.compare_runs", "compare"),
     "evaluate": ("training.saved_model.evaluate_data", "evaluate_data"),
@@ -53,7 +53,7 @@ _PUBLIC = {
     "load": ("training.saved_model.load_model", "load_model"),
     "predict": ("training.saved_model.predict_data", "predict_data"),
     "preset": ("config.presets", "preset"),
-    "reproduce_tables": ("reproduce.run_tables", "reproduce"),
+    "reproduce_tables": ("reproduce.run_plans", "reproduce"),
     "resume": ("training.runner", "resume"),
     "resume_serve": ("federation.coordinator", "resume_serve"),
     "run": ("training.runner", "run"),

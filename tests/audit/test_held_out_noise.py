@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rofl.audit.detection import average_precision, calibration_error
 from rofl.audit.held_out_noise import (
     DISCOUNTS,
     MIN_HELD_OUT,
@@ -23,8 +22,8 @@ from rofl.audit.held_out_noise import (
     sum_held_out,
     sum_scores,
 )
-from rofl.audit.noise_estimation import LabelNoise
-from rofl.audit.suspects import find_suspects
+from rofl.audit.noise_estimation import LabelNoise, noise_interval
+from rofl.audit.suspects import average_precision, calibration_error, find_suspects
 from rofl.core import noise
 from rofl.core.noise_fit import RATES, TEMPERATURES
 from rofl.core.noise_posterior import flat_pattern, noise_pattern
@@ -50,7 +49,9 @@ def test_likelihoods_and_scores_are_those_of_a_loop(seed: int, samples: int, cla
             facts = labels.tolist(), probabilities.tolist(), pattern.tolist()
             expected = naive.likelihood(*facts, temperature, rate)
             assert float(sums.likelihoods[place, other]) == pytest.approx(expected, abs=1e-6)
-    assert sums.fit()[1] == pytest.approx(naive.mean_rate(sums.likelihoods.tolist(), list(RATES)), abs=1e-9)
+    _, fitted, deviation = sums.fit()
+    assert fitted == pytest.approx(naive.mean_rate(sums.likelihoods.tolist(), list(RATES)), abs=1e-9)
+    assert deviation == pytest.approx(naive.rate_deviation(sums.likelihoods.tolist(), list(RATES)), abs=1e-6)
     found = LabelNoise(torch.lerp(torch.eye(classes).double(), pattern, 0.2), 0.0, 1.4)
     matrix = found.matrix.tolist()
     scores = [naive.score(y, row, matrix, 1.4) for y, row in zip(labels.tolist(), probabilities.tolist(), strict=True)]
@@ -86,6 +87,24 @@ def test_few_samples_of_a_weak_model_say_little() -> None:
     nothing = HeldOutSums(torch.zeros(len(TEMPERATURES), len(RATES), dtype=torch.float64), 0)
     assert nothing.fit()[1] == pytest.approx(sum(RATES) / len(RATES))
     assert not nothing.suffices
+
+
+def test_bounds_are_wider_where_few_samples_are_held_out() -> None:
+    """30 samples may give a rate that is off by chance; bounds of a client that ignored it would be wrong then."""
+    missed = {0.0: 0, 1.0: 0}
+    for seed in range(40):
+        truth, labels, probabilities = draw(100 + seed, 300, 5, 3.0, 0.3)
+        others = draw(200 + seed, 30, 5, 3.0, 0.3)[1:]
+        found = estimate_noise(labels, probabilities, others)
+        assert found.rate_deviation > 0.02
+        judged = judge_clients(labels, probabilities, found, [torch.arange(300)])
+        share = float((labels != truth).double().mean())
+        for factor in missed:
+            low, high = noise_interval(
+                judged.flagged, judged.score, judged.doubt, deviation=factor * found.rate_deviation
+            )
+            missed[factor] += not low <= share <= high
+    assert missed[1.0] <= 6 < 12 < missed[0.0], missed
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rofl.data.partition import dirichlet, iid, shards
-from rofl.data.skewed_partition import bernoulli, quantity
+from rofl.data.partition import bernoulli, dirichlet, iid, quantity, shards
 from rofl.errors import UserError
 
 WAYS = {

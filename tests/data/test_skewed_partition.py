@@ -6,7 +6,7 @@ import torch
 
 from rofl.config.schema import parse_experiment
 from rofl.data.federated import load_federated
-from rofl.data.skewed_partition import bernoulli, by_classes, quantity
+from rofl.data.partition import bernoulli, by_classes, quantity
 from rofl.errors import UserError
 from tests.data.test_partition import classes_of, rng
 

@@ -45,6 +45,7 @@ def test_without_bounds_one_round_is_enough_to_spoil_the_model(tmp_path: Path) -
     assert bounded.accuracy > spoilt.accuracy
 
 
+@pytest.mark.slow
 def test_honest_clients_of_rofl_plus_stay_within_the_bounds(tmp_path: Path) -> None:
     """A network that has hardly learnt has short features; the next centroids would be many times as long."""
     settings = {"rounds": 5, "clients": 2, "cohort": 2, "data__train": 240, "data__test": 30, "method__batch": 10}
@@ -102,7 +103,7 @@ def test_a_site_that_comes_later_cannot_declare_nearly_all_samples() -> None:
     check_greeting(SiteInfo(2, "late", 500), conditions, others, peer, b"")
     with pytest.raises(UserError, match="late says that it has 1000000 samples, and all others 200"):
         check_greeting(SiteInfo(2, "late", 10**6), conditions, others, peer, b"")
-    with pytest.raises(UserError, match="its updates would make the model"):  # nor one that says more than before
+    with pytest.raises(UserError, match="its updates would determine the model"):  # nor one that says more than before
         check_greeting(SiteInfo(0, "site-0", 10**6), conditions, {**others, 2: SiteInfo(2, "late", 100)}, peer, b"")
 
 

@@ -91,7 +91,7 @@ def test_a_resume_goes_on_without_a_site_that_is_gone_for_good(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_hostile_site_stops_nobody(tmp_path: Path) -> None:
-    """Its greetings, updates, counts and farewells are what the in-memory tests send, over TLS."""
+    """Its greetings, updates, counts and final reports are what the in-memory tests send, over TLS."""
     address = f"127.0.0.1:{free_port()}"
     with People(tmp_path) as people:
         init(people, "--site", "north", "--site", "east", "--site", "south", "--host", "localhost")

@@ -90,7 +90,7 @@ def test_lines_that_are_removed_put_in_or_swapped_are_found(path: Path) -> None:
         ([*lines[:3], "null"], 4),
     ):
         path.write_text("\n".join(tampered) + "\n")
-        with pytest.raises(UserError, match=f"Line {where} of .* was changed, or one before it was removed or put in"):
+        with pytest.raises(UserError, match=f"Line {where} of .* changed, or one before it was removed or inserted"):
             read_log(path)
         with pytest.raises(UserError, match=f"Line {where}"):
             EventLog(path)  # nobody writes on after a break

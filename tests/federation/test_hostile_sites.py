@@ -23,7 +23,7 @@ from rofl.config.schema import Experiment
 from rofl.errors import UserError
 from rofl.federation import make_client_app
 from rofl.federation.event_log import LOG_FILE, EventLog, read_log
-from rofl.federation.farewells import Farewells
+from rofl.federation.final_reports import FinalReports
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.flower_internal.careful_grid import CarefulGrid
 from rofl.federation.greeting_checks import Conditions
@@ -222,7 +222,7 @@ SAME = public_key()
     [
         ({}, Conditions(own_data=True), "east does not say which data and classes it has."),
         ({}, Conditions(masks=True), "east has no key for masks."),
-        ({"mask key": "00" * 32}, Conditions(masks=True), "east sends a key for masks that is none."),
+        ({"mask key": "00" * 32}, Conditions(masks=True), "east sends an invalid key for masks."),
         ({"mask key": SAME}, Conditions(masks=True), "east sends the key for masks of another site."),
         (
             {"side": 8, "channels": 1, "classes": ["a", "z"]},
@@ -264,11 +264,11 @@ OTHER = public_key()
 def test_farewells_outlive_the_coordinator(tmp_path: Path) -> None:
     path = tmp_path / "farewells.json"
     table = torch.eye(2, dtype=torch.int64)
-    farewells = Farewells(path)
-    farewells.add(2, SiteReport(2, 1, table))
-    farewells.add(0, None)
-    farewells.add_sum([SiteReport(4, 2, 2 * table)])
-    found = Farewells(path)
+    final_reports = FinalReports(path)
+    final_reports.add(2, SiteReport(2, 1, table))
+    final_reports.add(0, None)
+    final_reports.add_sum([SiteReport(4, 2, 2 * table)])
+    found = FinalReports(path)
     assert found.finished == {0, 2}
     assert found.reports[2].transition.equal(table)
     assert found.result().counts[0].samples == 4
@@ -276,11 +276,11 @@ def test_farewells_outlive_the_coordinator(tmp_path: Path) -> None:
     facts["together"][0]["flagged"] = 5
     path.write_text(json.dumps(facts))
     with pytest.raises(UserError, match=r"is damaged .it suspects 5 of 4 labels"):
-        Farewells(path)
+        FinalReports(path)
 
 
 def test_a_site_is_remembered_as_it_greeted(tmp_path: Path) -> None:
-    from rofl.federation.sites_file import SitesFile
+    from rofl.federation.site_info import SitesFile
 
     sites = {2: SiteInfo(2, "south", 40, 8, 3, ("cat", "dog"), bytes(32), b"signed"), 0: SiteInfo(0, "north", 7)}
     SitesFile(tmp_path / "sites.json").write(sites)

@@ -160,8 +160,8 @@ SERVE = {
     "too many": (_keys, "--credentials keys/server --clients 3", "There are credentials for 2 sites, not for 3."),
     "how many": (_nothing, "--insecure", "The number of sites is missing."),
     "in the way": (_local_run, "--insecure --clients 2 --out run", "run exists and is not an empty folder."),
-    "local run": (_local_run, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
-    "no run": (_nothing, "--resume run", "run is no folder of rofl serve: it has no serve.toml."),
+    "local run": (_local_run, "--resume run", "run is not a folder of rofl serve: it has no serve.toml."),
+    "no run": (_nothing, "--resume run", "run is not a folder of rofl serve: it has no serve.toml."),
     "public": (
         _nothing,
         "--insecure --clients 2 --out run --address 0.0.0.0:PORT",

@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 import rofl
-from rofl.audit.held_out_noise import DISCOUNTS, HeldOutSums, ScoreSums
+from rofl.audit.held_out_noise import DISCOUNTS, ScoreSums
 from rofl.audit.noise_estimation import (
     LabelNoise,
     PredictionSums,
@@ -29,12 +29,13 @@ from rofl.audit.noise_estimation import (
 )
 from rofl.audit.suspect_list import SuspectRow, read_suspects
 from rofl.config.schema import Experiment
-from rofl.core.noise_posterior import flat_pattern
+from rofl.core.held_out_fit import HeldOutSums, sum_held_out
+from rofl.core.noise_posterior import flat_pattern, noise_pattern
 from rofl.core.rng import generator
 from rofl.errors import UserError
 from rofl.federation import FlowerEngine, make_client_app
 from rofl.federation.event_log import EventLog, read_log
-from rofl.federation.farewells import Farewells
+from rofl.federation.final_reports import FinalReports
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.noise_records import (
     decode_predictions,
@@ -43,6 +44,7 @@ from rofl.federation.noise_records import (
     encode_predictions,
     encode_scores,
     encode_sure,
+    get_fitted_noise,
     get_noise,
     get_noise_facts,
     no_held_out,
@@ -123,7 +125,7 @@ class Federation:
         registry = SiteRegistry(self.grid, SITES, on_message=self.heard.append)
         registry.wait_for_sites(RoundRequest(self.chosen.toml()), 5)
         driver = RoundDriver(registry, self.chosen.build_method(), SITES, self.chosen.seed, self.chosen.toml())
-        return FlowerEngine(driver, masks=self.masks, farewells=Farewells(self.out / "farewells.json"))
+        return FlowerEngine(driver, masks=self.masks, final_reports=FinalReports(self.out / "farewells.json"))
 
     def finish(self, local: Path) -> frozenset[int]:
         """End a run with the model of a run on one machine; return the sites that came to the end."""
@@ -365,8 +367,9 @@ BAD_SURE = {
         "it has no arrays, or no layout of them",
     ),
     "too many held out": (second_pass(held_out=-1.0, samples=7), "it holds out 7 samples, and 6 were declared"),
-    "likelihoods above 0": (second_pass(held_out=0.5), "its likelihoods are none of 3 labels"),
-    "likelihoods below all": (second_pass(held_out=-100.0), "its likelihoods are none of 3 labels"),
+    "likelihoods above 0": (second_pass(held_out=0.5), "its likelihoods are impossible for 3 labels"),
+    "likelihoods below all": (second_pass(held_out=-100.0), "its likelihoods are impossible for 3 labels"),
+    "likelihoods of others": (second_pass(held_out=-10.0), "its likelihoods are impossible for 3 labels"),
     "another grid": (
         encode_sure(SureSums(2, 1), HeldOutSums(torch.zeros(17, 13).double(), 3)),
         "it has no likelihoods",
@@ -376,8 +379,9 @@ BAD_SCORES = {
     "nothing": (RecordDict(), "it has no record 'sums'"),
     "too many": (encode_scores(ScoreSums(torch.zeros(9), 7)), "it counts 7 samples, and 6 were declared"),
     "another number": (encode_scores(ScoreSums(torch.zeros(8), 3)), "it has no scores"),
-    "above 1": (encode_scores(ScoreSums(torch.full((9,), 5.0), 3)), "its scores are none of 3 samples"),
-    "negative": (encode_scores(ScoreSums(torch.full((9,), -1.0), 3)), "its scores are none of 3 samples"),
+    "above 1": (encode_scores(ScoreSums(torch.full((9,), 5.0), 3)), "its scores are impossible for 3 samples"),
+    "negative": (encode_scores(ScoreSums(torch.full((9,), -1.0), 3)), "its scores are impossible for 3 samples"),
+    "falling": (encode_scores(ScoreSums(torch.linspace(3, 0, 9), 3)), "its scores are impossible for 3 samples"),
 }
 
 
@@ -399,7 +403,7 @@ def test_wrong_sums_of_predictions_are_refused(name: str) -> None:
 def test_wrong_sums_of_sure_samples_are_refused(name: str) -> None:
     content, sentence = BAD_SURE[name]
     with pytest.raises(ValueError, match=f"^{sentence}"):
-        decode_sure(content, declared=6)
+        decode_sure(content, declared=6, pattern=flat_pattern(2))
 
 
 @pytest.mark.parametrize("kind", ["query.noise", "query.sure"])
@@ -442,16 +446,16 @@ def test_under_masks_a_sum_of_more_samples_than_declared_is_not_used(
 # --- a coordinator's estimate that cannot be used ---
 
 
-def estimate(matrix: Any, learnt: float = 0.5, temperature: float | None = None) -> RecordDict:
-    return put_noise(RecordDict(), LabelNoise(torch.as_tensor(matrix), learnt, temperature))
+def estimate(matrix: Any, learnt: float = 0.5, temperature: float | None = None, deviation: float = 0.0) -> RecordDict:
+    return put_noise(RecordDict(), LabelNoise(torch.as_tensor(matrix), learnt, temperature, deviation))
 
 
 EYE = torch.eye(2, dtype=torch.float64)
 BAD_NOISE = {
     "not stochastic": (estimate(0.9 * EYE), "a row of its noise matrix does not sum to 1"),
     "zeros": (estimate(0 * EYE), "a row of its noise matrix does not sum to 1"),
-    "nan": (estimate(float("nan") * EYE), "its noise matrix holds a number that is no probability"),
-    "infinite": (estimate(EYE / 0), "its noise matrix holds a number that is no probability"),
+    "nan": (estimate(float("nan") * EYE), "its noise matrix holds a number that is not a probability"),
+    "infinite": (estimate(EYE / 0), "its noise matrix holds a number that is not a probability"),
     "negative": (estimate([[1.5, -0.5], [0.0, 1.0]]), "its noise matrix"),
     "another shape": (estimate(torch.eye(3, dtype=torch.float64)), "its noise matrix is not one of 2 classes"),
     "no matrix": (estimate(torch.ones(2, dtype=torch.float64)), "its noise matrix is not one of 2 classes"),
@@ -460,6 +464,8 @@ BAD_NOISE = {
     "learnt is nan": (estimate(EYE, float("nan")), "its learnt is not between 0 and 1"),
     "too cold": (estimate(EYE, temperature=1e-9), "its temperature is not between 0.1 and 64"),
     "temperature is nan": (estimate(EYE, temperature=float("nan")), "its temperature is not between 0.1 and 64"),
+    "deviation above 1": (estimate(EYE, 0.5, 1.0, 1.5), "its rate deviation is not between 0 and 1"),
+    "deviation is nan": (estimate(EYE, 0.5, 1.0, float("nan")), "its rate deviation is not between 0 and 1"),
     "learnt is missing": (
         RecordDict({"noise matrix": ArrayRecord({"noise matrix": Array(np.eye(2))})}),
         "its learnt is not between 0 and 1",
@@ -473,6 +479,34 @@ BAD_NOISE = {
 }
 
 
+def fitted(matrix: torch.Tensor, learnt: float = 0.0, temperature: float | None = 1.0) -> RecordDict:
+    return estimate(matrix, learnt, temperature)
+
+
+THREE = torch.eye(3, dtype=torch.float64)
+ONE_CLASS = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.4, 0.0, 0.6]], dtype=torch.float64)
+NOT_FITTED = {
+    "scores of one class alone": (fitted(ONE_CLASS), "its noise matrix has no rate that can be fitted"),
+    "of one label alone": (fitted(torch.lerp(THREE, THREE.roll(1, 0), 0.4)), "its noise matrix is no pattern"),
+    "no noise": (fitted(THREE), "its noise matrix has no rate that can be fitted"),
+    "all are wrong": (fitted(flat_pattern(3)), "its noise matrix has no rate that can be fitted"),
+    "no temperature": (fitted(torch.lerp(THREE, flat_pattern(3), 0.3), 0.0, None), "it brings no noise that was"),
+    "learnt already": (fitted(torch.lerp(THREE, flat_pattern(3), 0.3), 0.5), "it brings no noise that was"),
+    "nothing": (RecordDict(), "it brings no noise that was"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NOT_FITTED))
+def test_a_site_adds_up_no_scores_for_a_noise_that_singles_out_a_class(name: str) -> None:
+    """Of a class with one sample, the sum would be that sample's score."""
+    content, sentence = NOT_FITTED[name]
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        get_fitted_noise(content, classes=3)
+    for rate in (1e-3, 0.3, 0.7):
+        held_out = torch.lerp(THREE, noise_pattern(100 * torch.eye(3) + 40 * torch.eye(3).roll(1, 0)), rate)
+        assert get_fitted_noise(fitted(held_out), classes=3).rate == pytest.approx(rate)
+
+
 @pytest.mark.parametrize("name", sorted(BAD_NOISE))
 def test_a_site_refuses_a_wrong_estimate_and_goes_on_alone(name: str) -> None:
     content, sentence = BAD_NOISE[name]
@@ -484,16 +518,20 @@ def test_a_site_refuses_a_wrong_estimate_and_goes_on_alone(name: str) -> None:
 
 
 def test_an_estimate_arrives_as_it_was_sent() -> None:
-    found = get_noise(estimate(EYE, 0.25, 1.5), classes=2)
+    found = get_noise(estimate(EYE, 0.25, 1.5, 0.125), classes=2)
     assert found is not None
     assert (found.matrix.tolist(), found.learnt, found.temperature) == (EYE.tolist(), 0.25, 1.5)
+    assert found.rate_deviation == 0.125
+    of_before = estimate(EYE, 0.25, 1.5)
+    del of_before["noise"]["rate deviation"]  # type: ignore[union-attr]
+    assert getattr(get_noise(of_before, classes=2), "rate_deviation", None) == 0
     assert get_noise(RecordDict(), classes=2) is None
-    doubt, pattern = get_noise_facts(put_noise_facts(RecordDict(), 0.125, EYE), classes=2)
-    assert (doubt, pattern.tolist()) == (0.125, EYE.tolist())
+    doubt, pattern = get_noise_facts(put_noise_facts(RecordDict(), 0.125, EYE.flip(0)), classes=2)
+    assert (doubt, pattern.tolist()) == (0.125, EYE.flip(0).tolist())
     for wrong in (float("nan"), -1.0):
         with pytest.raises(ValueError, match="its mean doubt is not between 0 and 1"):
-            get_noise_facts(put_noise_facts(RecordDict(), wrong, EYE), classes=2)
-    for matrix in (2 * EYE, torch.eye(3, dtype=torch.float64)):
+            get_noise_facts(put_noise_facts(RecordDict(), wrong, EYE.flip(0)), classes=2)
+    for matrix in (2 * EYE, torch.eye(3, dtype=torch.float64), EYE):
         with pytest.raises(ValueError, match="its noise matrix"):
             get_noise_facts(put_noise_facts(RecordDict(), 0.5, matrix), classes=2)
     with pytest.raises(ValueError, match="it has no noise matrix"):
@@ -548,9 +586,9 @@ def test_sums_are_zeros_where_the_policy_says_so(scans: Path) -> None:  # noqa: 
     assert (sums.samples, sums.doubt) == (0, 0)
     plain = encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen))
     request = put_noise_facts(plain, 0.5, flat_pattern(3))
-    sure, held_out = decode_sure(site.app(Message(request, 2, "query.sure"), site.context).content, 0)
+    sure, held_out = decode_sure(site.app(Message(request, 2, "query.sure"), site.context).content, 0, flat_pattern(2))
     assert (sure, held_out.samples) == (SureSums(0, 0), 0)
-    request = put_noise(plain, LabelNoise(flat_pattern(3), 0.0, 1.0))
+    request = put_noise(plain, LabelNoise(torch.lerp(torch.eye(3).double(), flat_pattern(3), 0.25), 0.0, 1.0))
     assert decode_scores(site.app(Message(request, 2, "query.scores"), site.context).content, 0).samples == 0
 
 
@@ -578,14 +616,15 @@ def test_a_coordinator_that_is_killed_on_the_way_goes_on_with_the_same_estimate(
 
 def test_the_sums_outlive_the_coordinator_and_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "farewells.json"
-    Farewells(path).add_predictions(PredictionSums(TABLE, 1.25), [0, 2])
-    held_out = HeldOutSums(torch.full((13, 17), -2.5).double(), 9)
-    Farewells(path).add_sure(SureSums(4, 1), held_out)
-    Farewells(path).add_scores(ScoreSums(torch.tensor(DISCOUNTS), 6))
-    found = Farewells(path)
+    FinalReports(path).add_predictions(PredictionSums(TABLE, 1.25), [0, 2])
+    held_out = sum_held_out(torch.tensor([0, 1, 1]), torch.tensor([[0.75, 0.25]] * 3), flat_pattern(2))
+    rounded = (held_out.likelihoods * 2**32).round() / 2**32
+    FinalReports(path).add_sure(SureSums(4, 1), held_out)
+    FinalReports(path).add_scores(ScoreSums(torch.tensor(DISCOUNTS), 6))
+    found = FinalReports(path)
     assert found.held_out is not None
     assert found.scores is not None
-    assert (found.held_out.likelihoods.tolist(), found.held_out.samples) == (held_out.likelihoods.tolist(), 9)
+    assert (found.held_out.likelihoods.tolist(), found.held_out.samples) == (rounded.tolist(), 3)
     assert (found.scores.scores.tolist(), found.scores.samples) == (list(DISCOUNTS), 6)
     assert found.predictions is not None
     assert (found.predictions.counts.tolist(), found.predictions.doubt) == (TABLE.tolist(), 1.25)
@@ -596,10 +635,10 @@ def test_the_sums_outlive_the_coordinator_and_are_checked(tmp_path: Path) -> Non
     for name, value in (*wrong, ("scores", {"samples": 1, "sums": [2.0]})):
         path.write_text(json.dumps({**facts, "noise": {**facts["noise"], name: value}}))
         with pytest.raises(UserError, match="is damaged"):
-            Farewells(path)
+            FinalReports(path)
     del facts["noise"]  # as an earlier version wrote it
     path.write_text(json.dumps(facts))
-    assert Farewells(path).predictions is None
+    assert FinalReports(path).predictions is None
 
 
 def test_the_site_declares_what_it_counts() -> None:

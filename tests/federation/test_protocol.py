@@ -24,7 +24,7 @@ from rofl.federation.protocol import (
     put_sums,
     readdress,
 )
-from rofl.federation.state_file import StateFile
+from rofl.federation.site_memory import StateFile
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 

@@ -14,14 +14,13 @@ from rofl.federation.credentials import ServerCredentials, SiteCredentials, revo
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.gateway.admission import Admission, AdmittedKey, RefusedError, signed_headers
 from rofl.federation.issue_credentials import make_credentials
-from rofl.federation.key_watch import KeyWatch
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_discovery import Stragglers
-from rofl.federation.site_keys import SiteKeys
+from rofl.federation.site_info import SitesFile
+from rofl.federation.site_keys import KeyWatch, SiteKeys
 from rofl.federation.site_registry import SiteRegistry
-from rofl.federation.sites_file import SitesFile
 from tests.federation.masking.masked import MaskedGrid
 from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
 from tests.federation.test_in_memory import begin

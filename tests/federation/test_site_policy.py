@@ -22,8 +22,6 @@ from rofl.data import user
 from rofl.data.downloads import RemoteFile, fetch
 from rofl.errors import UserError
 from rofl.federation import make_client_app
-from rofl.federation.agreement import Agreement, AgreementFile
-from rofl.federation.answered import MOST_MODELS, AnsweredRequests
 from rofl.federation.event_log import EventLog, read_log
 from rofl.federation.masking.mask_messages import put_session
 from rofl.federation.masking.peers import Peer
@@ -42,6 +40,7 @@ from rofl.federation.site import SiteConfig, read_policy
 from rofl.federation.site_data import LocalData
 from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import Declined, SiteGate
+from rofl.federation.site_memory import MOST_MODELS, Agreement, AgreementFile, AnsweredRequests
 from rofl.federation.site_policy import SitePolicy, write_policy
 from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState
@@ -49,6 +48,7 @@ from rofl.training.inputs import load_inputs
 from tests.data.user import places
 from tests.federation.in_memory_grid import InMemoryGrid
 from tests.flow.called import rofl
+from tests.flow.tiny import tiny
 
 
 @pytest.fixture(scope="module")
@@ -339,8 +339,8 @@ def test_tables_of_few_samples_are_withheld_at_the_end(scans: Path, tmp_path: Pa
     counts = decode_predictions(site.ask("query.noise", chosen), 3, 1000)
     request = encode_request(RoundRequest(chosen.toml(), 1), site.state(chosen))
     sure = put_noise_facts(request, 0.9, flat_pattern(3))
-    sums, held_out = decode_sure(site.app(Message(sure, 2, "query.sure"), site.context).content, 1000)
-    scored = put_noise(request, LabelNoise(flat_pattern(3), 0.0, 1.0))
+    sums, held_out = decode_sure(site.app(Message(sure, 2, "query.sure"), site.context).content, 1000, flat_pattern(3))
+    scored = put_noise(request, LabelNoise(torch.lerp(torch.eye(3).double(), flat_pattern(3), 0.25), 0.0, 1.0))
     scores = decode_scores(site.app(Message(scored, 2, "query.scores"), site.context).content, 1000)
     assert (held_out.samples, scores.samples) == (0, 0)
     report = SiteReport.decode(site.ask("query.report", chosen), classes=3)
@@ -386,8 +386,20 @@ def test_settings_are_shown_once_before_consent(scans: Path) -> None:
     (agreement,) = shown
     assert agreement.experiment == chosen
     text = " ".join(agreement.lines(masked=False))
-    for word in ("Method plain", "network mlp", "2 rounds", "1 of 1 sites", "not masked", "clip 0.5, noise 0"):
+    for word in ("Method plain", "network mlp", "2 rounds of", "1 of 1 site a", "not masked", "clip 0.5, noise 0"):
         assert word in text
+
+
+@pytest.mark.parametrize(
+    ("rounds", "epochs", "clients", "line"),
+    [
+        (12, 1, 3, "12 rounds of 1 local epoch, 1 of 3 sites a round."),
+        (1, 2, 1, "1 round of 2 local epochs, 1 of 1 site a round."),
+    ],
+)
+def test_one_epoch_is_not_called_epochs(rounds: int, epochs: int, clients: int, line: str) -> None:
+    asked = tiny(rounds=rounds, clients=clients, cohort=1, method__epochs=epochs)
+    assert Agreement(asked.toml(), asked).lines(masked=True)[1] == line
 
 
 def test_a_site_that_declines_trains_nothing_and_is_asked_again(scans: Path, tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ WRONG = {
     "long name": (greeting(name="n" * 101), "no name of 1 to 100 printable characters"),
     "terminal codes": (greeting(name="\x1b[2J"), "no name of 1 to 100 printable characters"),
     "name is a number": (greeting(name=7), "no name of 1 to 100 printable characters"),
-    "no client": (greeting(client=None), "north sends no number of its own"),
-    "client is text": (greeting(client="1"), "north sends no number of its own"),
-    "client is a truth": (greeting(client=True), "north sends no number of its own"),
-    "client below 0": (greeting(client=-1), "north sends no number of its own"),
+    "no client": (greeting(client=None), "north sends no site number"),
+    "client is text": (greeting(client="1"), "north sends no site number"),
+    "client is a truth": (greeting(client=True), "north sends no site number"),
+    "client below 0": (greeting(client=-1), "north sends no site number"),
     "no samples": (greeting(samples=None), "north sends no number of samples"),
     "samples are a float": (greeting(samples=40.0), "north sends no number of samples"),
     "samples below 0": (greeting(samples=-3), "north sends no number of samples"),
@@ -66,12 +66,12 @@ WRONG = {
     "no classes": (greeting(classes=None), "north sends no list of 1 to 10000 classes"),
     "classes are text": (greeting(classes="cat"), "north sends no list of 1 to 10000 classes"),
     "too many classes": (greeting(classes=[str(n) for n in range(10_001)]), "north sends no list of 1 to 10000"),
-    "classes are numbers": (greeting(classes=[1, 2]), "north sends a class that has no name of its own"),
-    "a class twice": (greeting(classes=["a", "a"]), "north sends a class that has no name of its own"),
-    "a long class": (greeting(classes=["a", "b" * 256]), "north sends a class that has no name of its own"),
+    "classes are numbers": (greeting(classes=[1, 2]), "north sends a class without a unique, printable name"),
+    "a class twice": (greeting(classes=["a", "a"]), "north sends a class without a unique, printable name"),
+    "a long class": (greeting(classes=["a", "b" * 256]), "north sends a class without a unique, printable name"),
     "protocol is text": (greeting(protocol="2"), "north sent a protocol version that is not a number."),
-    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 7: update rofl at north."),
-    "newer": (greeting(protocol=8), "north uses protocol 8 and the coordinator protocol 7: update rofl at the coord"),
+    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 8: update rofl at north."),
+    "newer": (greeting(protocol=9), "north uses protocol 9 and the coordinator protocol 8: update rofl at the coord"),
 }
 
 
@@ -101,9 +101,9 @@ def test_the_coordinator_goes_on_without_a_site_whose_greeting_is_wrong(
 
 
 VERSIONS = {
-    None: "The coordinator uses protocol 1 and the site protocol 7: update rofl at the coordinator.",
-    1: "The coordinator uses protocol 1 and the site protocol 7: update rofl at the coordinator.",
-    8: "The coordinator uses protocol 8 and the site protocol 7: update rofl at the site.",
+    None: "The coordinator uses protocol 1 and the site protocol 8: update rofl at the coordinator.",
+    1: "The coordinator uses protocol 1 and the site protocol 8: update rofl at the coordinator.",
+    9: "The coordinator uses protocol 9 and the site protocol 8: update rofl at the site.",
 }
 
 
@@ -117,7 +117,7 @@ def request_of(version: int | None) -> RecordDict:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_site_refuses_a_coordinator_of_another_version(version: int | None) -> None:
-    assert PROTOCOL == 7
+    assert PROTOCOL == 8
     with pytest.raises(ProtocolError) as refused:
         decode_request(request_of(version))
     assert str(refused.value) == VERSIONS[version]
@@ -196,7 +196,7 @@ def report_of(samples: Any = 6, flagged: Any = 2, table: torch.Tensor | None = T
 
 BAD_REPORTS = {
     "no sums": (RecordDict({"sums": ConfigRecord({})}), "it has no record 'sums'"),
-    "lists": (RecordDict({"sums": MetricRecord({"samples": [6.0]})}), "its sums are no numbers"),
+    "lists": (RecordDict({"sums": MetricRecord({"samples": [6.0]})}), "its sums are not numbers"),
     "no samples": (report_of(samples=None), "its samples cannot be counted"),
     "nan": (report_of(flagged=float("nan")), "its flagged cannot be counted"),
     "infinite": (report_of(samples=float("inf")), "its samples cannot be counted"),

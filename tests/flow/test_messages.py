@@ -74,7 +74,7 @@ SLIPS = {
     "audit run --decisions nowhere.csv": "There is no file nowhere.csv. Try: the page's CSV, or what Label Studio ",
     "audit run --decisions keys": "keys is not a folder that a labelling tool exported. Try: the page's CSV, or what ",
     "report run --out file/page.html": "file/page.html cannot be written: file is a file, not a folder. Try: ",
-    "watch run --token-file keys": "keys is no file, and is to hold a token. Try: another --token-file",
+    "watch run --token-file keys": "keys is not a file, so it cannot hold a token. Try: another --token-file",
     "export run --format safetensors --out file/x": "file/x/model.safetensors cannot be written: file is a file, ",
     "run --data numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",
     "data check numbers.csv": "The labels of numbers.csv are continuous: 60 different numbers in 60 samples. Try: ",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
 from rofl.core.centroids import has_centroid
-from rofl.core.noise_posterior import noise_pattern, sharpen
+from rofl.core.noise_posterior import is_pattern, noise_pattern, sharpen
 from rofl.core.tensors import digest
 from rofl.data import ClientDataset
 from rofl.methods import FedAvg, Rofl, RoflPlus, RoundContext, ServerState
@@ -23,7 +23,7 @@ from rofl.methods.noise_model import (
     NoiseModel,
     deserved_belief,
     learnt_by_heart,
-    raise_rate,
+    scale_rate,
     sharpening_power,
 )
 from rofl.methods.rofl_plus import prior_shift, without_client
@@ -46,9 +46,10 @@ def believed(
     rate: float = 0.3,
     accuracy: float = 0.5,
     judge: int = 0,
+    held_out: tuple[float, float] = (-1.0, 0.0),
 ) -> ServerState:
-    """The state with a noise model of this temperature, belief, gap, highest rate, accuracy and judge."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge])
+    """The state with a noise model of this temperature, belief, gap, highest rate, accuracy, judge, held-out rate."""
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge, *held_out])
     model = replace(NoiseModel.initial(toy.CLASSES), numbers=numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -84,9 +85,14 @@ def test_without_corrections_and_memory_it_is_rofl_bit_by_bit() -> None:
 
 
 @pytest.mark.parametrize("name", ["small", "mlp"])
-@pytest.mark.parametrize(("belief", "gap", "accuracy"), [(0.0, 0.0, 0.3), (0.7, 0.0, 0.5), (1.0, 0.4, 1.0)])
-def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: float, accuracy: float) -> None:
-    net, ctx, data = toy.network(name, width=0.06), RoundContext(3, toy.SEED, client=0), toy.noisy(range(12))
+@pytest.mark.parametrize(
+    ("belief", "gap", "accuracy", "index"),
+    [(0.0, 0.0, 0.3, 3), (0.7, 0.0, 0.5, 4), (1.0, 0.4, 1.0, 3), (1.0, 0.4, 1.0, 4)],
+)
+def test_a_client_does_what_its_slow_twin_does(
+    name: str, belief: float, gap: float, accuracy: float, index: int
+) -> None:
+    net, ctx, data = toy.network(name, width=0.06), RoundContext(index, toy.SEED, client=0), toy.noisy(range(12))
     start = believed(PLUS.init(net), temperature=1.4, belief=belief, gap=gap, accuracy=accuracy)
     power = naive.power_of_labels(accuracy, toy.CLASSES, PLUS.sharpness)
     labels = data.labels.tolist()
@@ -108,7 +114,7 @@ def test_a_client_does_what_its_slow_twin_does(name: str, belief: float, gap: fl
         targets,
         slow_memory,
         toy.drawn_epochs(PLUS, data, ctx),
-        PLUS.memory * gap,
+        PLUS.memory * gap if index >= 4 else 0.0,  # in the first three rounds nothing resists
         lr=PLUS.lr,
         momentum=PLUS.momentum,
         weight_decay=PLUS.weight_decay,
@@ -217,12 +223,51 @@ def test_learning_by_heart_is_what_training_gains(before: float, after: float) -
 
 
 @given(st.floats(0.01, 0.75), st.floats(0, 0.7))
-def test_a_higher_rate_keeps_the_pattern_of_the_noise(rate: float, higher: float) -> None:
+def test_another_rate_keeps_the_pattern_of_the_noise(rate: float, other: float) -> None:
     matrix = noise.pair(4, rate)
-    raised = raise_rate(matrix, higher)
-    torch.testing.assert_close(raised.sum(dim=1), torch.ones(4, dtype=torch.float64))
-    assert float(1 - raised.diagonal().mean()) == pytest.approx(max(rate, higher), abs=1e-6)
-    assert bool((raised[matrix == 0] == 0).all())
+    scaled = scale_rate(matrix, other)
+    torch.testing.assert_close(scaled.sum(dim=1), torch.ones(4, dtype=torch.float64))
+    assert float(1 - scaled.diagonal().mean()) == pytest.approx(other, abs=1e-6)
+    assert bool((scaled[matrix == 0] == 0).all())
+
+
+@given(st.floats(0, 0.7), st.floats(0, 0.2), st.floats(0, 1), st.floats(0.05, 0.5))
+def test_held_out_labels_decide_how_many_labels_are_wrong(
+    rate: float, deviation: float, belief: float, highest: float
+) -> None:
+    """Whatever was found on training labels; a correction needs labels that are surely wrong."""
+    state = believed(PLUS.init(toy.network()), belief=belief, rate=highest, gap=0.5)
+    before = NoiseModel.read(state.aux)
+    found = NoiseModel.read(PLUS.with_held_out_noise(state, rate, deviation).aux)
+    sure = max(0.0, rate - deviation)
+    assert before.rate >= highest - 1e-6
+    assert found.rate == pytest.approx(rate, abs=1e-6)
+    assert found.correction == pytest.approx(belief * min(1.0, sure / 0.1), abs=1e-5)
+    assert found.settled == found.correction
+    assert before.settled == before.belief
+    assert float(1 - found.noise_matrix.diagonal().mean()) == pytest.approx(max(rate, 1e-3), abs=1e-5)
+    resisted = min(1.0, max(0.0, (sure - 0.1) / 0.1))
+    assert found.resistance == pytest.approx(0.5 * (1 - belief * (1 - resisted)), abs=1e-5)
+
+
+def test_the_rate_of_held_out_labels_stays_when_training_labels_are_memorized() -> None:
+    """Sums over labels that all agree with the model change the fitted rate, and not the one of held-out labels."""
+    state = PLUS.with_held_out_noise(believed(ServerState({}, {}), belief=1.0, rate=0.3), 0.25, 0.02)
+    model = NoiseModel.read(state.aux)
+    log_probs = torch.eye(toy.CLASSES).repeat(12, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
+    labels = torch.arange(toy.CLASSES).repeat(12)
+    after = model.updated(evidence(model, [log_probs] * len(JUDGES), labels), len(labels))
+    assert float(after.numbers[4]) < 0.2  # of training labels
+    assert after.rate == 0.25
+
+
+def test_without_corrections_held_out_labels_are_not_asked_for() -> None:
+    state = OFF.init(toy.network())
+    assert OFF.held_out_pattern(state) is None
+    assert OFF.with_held_out_noise(state, 0.3, 0.1) is state
+    pattern = PLUS.held_out_pattern(PLUS.init(toy.network()))
+    assert pattern is not None
+    assert is_pattern(pattern)
 
 
 @given(st.floats(0.05, 0.45), st.integers(3, 6))
@@ -441,6 +486,11 @@ def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
         ("fit/agreement", lambda value: torch.tensor([90.0, 24.0, 24.0, 24.0])),
         ("fit/agreement", lambda value: torch.tensor([9.0, 24.0, -99.0, 24.0])),
         ("fit/rate", lambda value: value * float("nan")),
+        ("fit/rate", lambda value: value * 0),  # of one judge or of all: it explains everything
+        ("fit/rate", lambda value: value.index_fill(0, torch.tensor([1]), -240.0)),  # ten nats for each label
+        ("fit/rate", lambda value: value.index_fill(2, torch.tensor([9]), -0.5)),  # one rate alone
+        ("fit/temperature", lambda value: value * 0 - 240.0),
+        ("fit/confidence", lambda value: value * 0),
     ],
 )
 def test_evidence_that_no_samples_can_give_is_refused(name: str, lie: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -478,6 +528,19 @@ def test_the_noise_model_finds_rate_and_pattern_of_the_noise(kind: str, rate: fl
     assert model.resistance == 0
     corrected = model.posterior(log_probs, labels).argmax(dim=1)
     assert int((corrected != truth).sum()) <= int((labels != truth).sum())
+
+
+@pytest.mark.parametrize(("belief", "kept"), [(0.2, False), (0.9, True)])
+def test_the_highest_rate_is_kept_only_once_the_model_is_believed(belief: float, kept: bool) -> None:
+    """A weak model takes its own mistakes for wrong labels; one that memorized wrong labels no longer sees them."""
+    rng = torch.Generator().manual_seed(4)
+    log_probs = torch.randn(2000, toy.CLASSES, generator=rng).log_softmax(dim=1)
+    labels = torch.multinomial(log_probs.exp(), 1, generator=rng).squeeze(1)  # none of them is wrong
+    start = believed(ServerState({}, {}), belief=belief, rate=0.4)
+    model = NoiseModel.read(start.aux)
+    after = model.updated(evidence(model, [log_probs] * len(JUDGES), labels), 2000)
+    assert float(after.numbers[5]) == pytest.approx(0.4 if kept else float(after.numbers[4]))
+    assert float(after.numbers[4]) < 0.35
 
 
 def test_a_model_that_knows_nothing_is_not_believed_and_learns_as_fedavg_does() -> None:

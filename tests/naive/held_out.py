@@ -27,6 +27,12 @@ def mean_rate(likelihoods: Matrix, rates: list[float]) -> float:
     return sum(weight * rate for weight, rate in zip(weights, rates, strict=True)) / sum(weights)
 
 
+def rate_deviation(likelihoods: Matrix, rates: list[float]) -> float:
+    """The posterior standard deviation of the rate: the root of the mean square less the square of the mean."""
+    squares = mean_rate(likelihoods, [rate**2 for rate in rates])
+    return math.sqrt(max(0.0, squares - mean_rate(likelihoods, rates) ** 2))
+
+
 def score(label: int, probabilities: Vector, matrix: Matrix, temperature: float) -> float:
     """The probability that a label is wrong, by Bayes' rule."""
     joint = [chance * matrix[place][label] for place, chance in enumerate(soften(probabilities, temperature))]

@@ -90,7 +90,7 @@ def test_the_reference_shows_signatures_docstrings_and_examples(site: Path) -> N
     page = (site / "reference.html").read_text()
     for name in rofl.__all__:
         assert f'id="rofl.{name}"' in page or f">{name}<" in page, name
-    assert "what to run; <code>rofl.preset" in page
+    assert "the settings; <code>rofl.preset" in page
     assert "&gt;&gt;&gt; " in page  # an example, as code
     assert "<blockquote>" not in page
     commands = (site / "commands.html").read_text()

@@ -141,7 +141,7 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     known = {site.name: SiteRecord(samples=site.samples) for site in sites}
     folder.write_summary(folder.read_summary().model_copy(update={"sites": known}))
     page = Page(made.write(server=True).read_text()).text
-    assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites a round 3 Rounds" in page
+    assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites per round 3 Rounds" in page
     assert "Noise not known Samples shared out by client, as in the data" in page
     assert "accuracy on held-out labels as given" in page
     assert "own with" not in page

@@ -115,7 +115,7 @@ def test_the_last_undecided_leads_to_the_first(opened, path):
         seen.press("r")
         assert seen.focused == seen.samples[0]
         seen.press(*"r" * (count - 1))
-        assert seen.page.inner_text("#message") == "All that are shown are decided."
+        assert seen.page.inner_text("#message") == "All suspects shown here are decided."
         assert seen.counter == f"{count} of 120 shown, {count} decided"
 
 
@@ -168,7 +168,7 @@ def test_without_storage_it_works_and_says_so(opened, path, broken):
     with visit(opened, path, before=broken) as seen:
         seen.card(0).focus()
         seen.press("w")
-        assert "This browser keeps nothing" in seen.page.inner_text("#message")
+        assert "This browser does not store decisions" in seen.page.inner_text("#message")
         assert len(seen.saved()[1]) == 1
 
 

@@ -154,18 +154,20 @@ def test_files_beside_the_page_are_shown_in_their_own_size(opened, photos, tmp_p
         unlinked = links.index("")
         seen.card(unlinked).locator("img").click()
         wait_until(seen.page, lambda seen=seen: seen.page.evaluate("large.complete && large.naturalWidth < 100"))
-    assert "the images that lie beside it" in path.read_text()
+    assert "the linked image files" in path.read_text()
     moved = tmp_path / "elsewhere" / "page.html"
     moved.parent.mkdir()
     shutil.copy(path, moved)
     with visit(opened, moved, may_load=lambda url: url.endswith(".png"), quiet=False) as seen:
         seen.card(links.index(next(filter(None, links)))).locator("img").click()
-        wait_until(seen.page, lambda seen=seen: seen.page.evaluate("caption.textContent.includes('not where it was')"))
+        wait_until(
+            seen.page, lambda seen=seen: seen.page.evaluate("caption.textContent.includes('was moved or deleted')")
+        )
         assert seen.page.evaluate("large.naturalWidth") > 0
 
 
 def test_images_that_are_no_files_cannot_be_linked_to(made, tmp_path):
-    with pytest.raises(UserError, match="are no files, so that a page cannot link to them"):
+    with pytest.raises(UserError, match="are not files, so a page cannot link to them"):
         made.write(tmp_path / "page.html", images="link")
 
 

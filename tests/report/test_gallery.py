@@ -53,4 +53,4 @@ def test_a_table_has_cards_without_pictures(tmp_path):
 
 def test_without_javascript_there_is_a_sentence(made, tmp_path):
     page = made.write(tmp_path / "page.html").read_text()
-    assert "this page needs JavaScript" in page.split("<noscript>")[-1].split("</noscript>")[0]
+    assert "The suspects need JavaScript" in page.split("<noscript>")[-1].split("</noscript>")[0]

@@ -107,7 +107,7 @@ def test_damaged_lines_and_a_torn_one_leave_a_sentence_and_the_rest(tmp_path: Pa
     append_text(run_dir.log_path, '{"round": 3')
     seen = RunWatcher(tmp_path)._look()
     assert (seen.round, seen.accuracy) == (2, 51.0)
-    assert seen.problems == ["metrics.jsonl has 3 damaged lines, left out here."]
+    assert seen.problems == ["metrics.jsonl has 3 damaged lines, which are skipped."]
     json.dumps(seen.curve, allow_nan=False)
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_summary_or_settings_file_is_named(tmp_path: Path) -> None:
     for _ in range(2):
         seen = watcher._look()
         assert seen.state == "stopped"
-        assert seen.problems[0] == "config.toml cannot be read (it is no TOML)."
+        assert seen.problems[0] == "config.toml cannot be read (it is not TOML)."
         assert "summary.json is damaged" in seen.problems[1]
 
 
@@ -283,7 +283,7 @@ def test_a_token_file_is_made_for_this_user_only_and_kept(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o600
     assert read_token(path) == token
     path.chmod(0o644)
-    with pytest.raises(UserError, match="Others may read"):
+    with pytest.raises(UserError, match="Other users may read"):
         read_token(path)
     (tmp_path / "short").touch(0o600)
     with pytest.raises(UserError, match="holds no token of at least 20"):
@@ -302,7 +302,7 @@ def test_what_cannot_be_watched_is_one_sentence(tmp_path: Path) -> None:
             (("nowhere",), "There is no folder nowhere."),
             (("empty",), "empty holds no run."),
             (("run", "--port", port), f"Port {port} is in use"),
-            (("run", "--host", "192.0.2.1", "--token-file", "token"), "192.0.2.1 is no address of this machine"),
+            (("run", "--host", "192.0.2.1", "--token-file", "token"), "192.0.2.1 is not an address of this machine"),
             (("run", "--host", "0.0.0.0"), "A page for other machines needs a token, and there is no terminal."),
         ):
             done = rofl("watch", *arguments, cwd=tmp_path)

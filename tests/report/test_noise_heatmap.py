@@ -49,7 +49,7 @@ def test_the_most_frequent_mistakes_are_said_in_words(section):
 
 def test_no_mistakes_are_said_too(section):
     html, _ = section(("cat", "dog"), estimated=estimate([[1, 0], [0, 1]]))
-    assert "No class is taken for another." in html
+    assert "No class is labelled as another." in html
 
 
 def test_names_are_text_and_not_html(section):

@@ -73,7 +73,7 @@ def test_page_holds_the_figures_of_each_summary(runs, parsed, name):
 
 
 def test_headline_says_what_was_run(parsed):
-    for fact in ("digits with 40 % wrong labels", "Clients 4", "Clients a round 2", "Rounds 4", "symmetric 0.4"):
+    for fact in ("digits with 40 % wrong labels", "Clients 4", "Clients per round 2", "Rounds 4", "symmetric 0.4"):
         assert fact in parsed.text
 
 
@@ -151,7 +151,7 @@ def test_client_table_tells_the_main_runs_counts_and_estimates(page, runs):
 @pytest.mark.parametrize(
     ("share", "sentence"),
     [
-        (0.5, "Of the labels that are not flagged, about {} are expected to be wrong, too"),
+        (0.5, "About {} of the labels that are not flagged are expected to be wrong, too"),
         (0, "No label was flagged. The model is unsure of most samples"),
     ],
 )
@@ -173,7 +173,7 @@ def test_the_page_tells_of_wrong_labels_that_are_not_flagged(share, sentence, tm
 def test_the_table_of_clients_says_of_whom_the_model_is_unsure():
     clients = [ClientNoise("north", 40, 4, 6.4), ClientNoise("south", 50, 1, None)]
     table = Page(client_table(clients, judge="it").html).text
-    assert "not known where the model is unsure of most of them" in table
+    assert "not known if the model is unsure of most of them" in table
     assert "north 40 4 (10.0 %) 6 south 50 1 (2.0 %) not known" in table
     assert "Expected wrong" not in client_table(clients[1:], judge="it").html
 
@@ -245,7 +245,7 @@ def test_marks_say_whether_a_suspicion_was_right(page, runs):
     wrong = load_federated(runs["rofl"].experiment.split).wrong
     data = data_of(page)
     assert data["wrong"] == [int(wrong[int(sample)]) for sample in data["sample"]]
-    assert "In this experiment the truth is known" in page
+    assert "The true labels are known in this experiment" in page
 
 
 def test_no_marks_where_the_truth_is_not_known(copied, tmp_path):
@@ -253,7 +253,7 @@ def test_no_marks_where_the_truth_is_not_known(copied, tmp_path):
     spoil_summary(folder, detection=None)
     page = report.write_report([folder], tmp_path / "out.html").read_text()
     assert "wrong" not in data_of(page)
-    assert "the truth is known" not in page
+    assert "The true labels are known" not in page
 
 
 def test_runs_that_differ_by_seed_give_mean_and_spread(runs, written):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rofl import report
-from rofl.audit.detection import Detection
+from rofl.audit.suspects import Detection
 from rofl.reproduce import PAPER_TABLES, PaperTable, Plan, TableCell, cell_experiment
 from rofl.reproduce.markdown import markdown, notes
 from rofl.reproduce.results import CellResult, TableResult, collect_results

@@ -7,7 +7,7 @@ import pytest
 
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.training.guard import GuardEvent
-from rofl.training.held_out import HeldOut
+from rofl.training.held_out import HeldOut, HeldOutNoise
 from rofl.training.records import RoundRecord
 from rofl.training.run_monitor import RunMonitor, unresolved
 
@@ -181,3 +181,13 @@ def test_warnings_that_were_resolved_are_not_in_the_summary() -> None:
     assert unresolved([gone, falls], []) == [falls]
     assert unresolved([gone, falls], [final]) == [falls, final]
     assert unresolved([acted], []) == [acted]
+
+
+def test_the_rate_of_held_out_labels_counts_two_rounds_later_and_averages() -> None:
+    noise = HeldOutNoise()
+    for index, rate in enumerate([0.4, 0.2, None, 0.5], 1):
+        noise.observe(HeldOut(predicted=GOOD, labelled=GOOD, noise_rate=rate, noise_deviation=0.1), index)
+    assert [noise.before(index) for index in (1, 2)] == [None, None]
+    found = [noise.before(index) for index in (3, 4, 5, 6, 7)]
+    assert [each and round(each[0], 6) for each in found] == [0.4, 0.3, 0.3, 0.4, 0.4]
+    assert {each and each[1] for each in found} == {0.1}

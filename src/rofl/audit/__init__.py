@@ -1,15 +1,14 @@
-"""Which labels are wrong: functions of (labels, probabilities, features, centroids) of any model.
+"""Detection of wrong labels: functions of (labels, probabilities, features, centroids) of any model.
 
-`find_suspects` judges labels, `correction` replaces them, `noise_estimation` says how many are wrong and how, from
-sums that several sites may add, and `detection` compares with a known truth. `result` judges a whole federated data
-set, and `suspect_list` has a client's lists on disk.
+`suspects` judges labels and measures the result if the true labels are known, and `correction` replaces labels.
+`noise_estimation` estimates how many labels are wrong, and of which classes, from sums that several sites can add.
+`result` audits a whole federated data set, and `suspect_list` reads and writes a client's lists.
 
 May import: core, data.
 """
 
 from rofl.audit.correction import Correction, correct_labels
-from rofl.audit.dataframe import to_dataframe
-from rofl.audit.detection import Detection, average_precision, detection, suggestion_accuracy
+from rofl.audit.label_issues import to_dataframe
 from rofl.audit.noise_estimation import (
     discount_memorized,
     estimate_matrix,
@@ -18,7 +17,16 @@ from rofl.audit.noise_estimation import (
     noise_ratio,
     transition_counts,
 )
-from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees, find_suspects
+from rofl.audit.suspects import (
+    Detection,
+    JudgedLabels,
+    Suspects,
+    average_precision,
+    centroid_disagrees,
+    detection,
+    find_suspects,
+    suggestion_accuracy,
+)
 from rofl.core.noise_posterior import label_posterior, noise_matrix, transition
 
 __all__ = [

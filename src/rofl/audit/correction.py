@@ -1,4 +1,4 @@
-"""Labels corrected by an audit and by people, and how many wrong ones are to be expected before and after."""
+"""Correction of labels by an audit and by people, with the expected number of wrong labels before and after."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from torch import Tensor
 
 from rofl.audit.suspects import JudgedLabels
 
-MIN_CONFIDENCE = 0.9  # of a suggestion that takes the place of a label
+MIN_CONFIDENCE = 0.9  # probability from which on a suggestion replaces a label
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Corrected labels. The numbers of wrong ones are expectations by the audit's probabilities."""
+    """Corrected labels, with the expected numbers of wrong labels by the audit's probabilities."""
 
     labels: Tensor  # (n,)
     changed: int
-    left: int  # labels that look wrong and stay as given: no suggestion is probable enough
+    left: int  # flagged labels that are kept, because no suggestion is probable enough
     wrong_before: float
     wrong_after: float
 
@@ -28,14 +28,14 @@ def correct_labels(
     decisions: Mapping[int, int] | None = None,
     min_confidence: float = MIN_CONFIDENCE,
 ) -> Correction:
-    """Replace labels by their suggestions where these are probable enough, and by what people decided.
+    """Replace flagged labels by suggestions that are probable enough, and by the decisions of people.
 
     Args:
         labels: (n,) as given.
         judged: the audit of these labels.
-        decisions: the right class of samples that people looked at, by the sample's place; they count more.
-        min_confidence: from which probability on a suggestion takes the place of a label that looks wrong; above 1,
-            only decisions count.
+        decisions: the right class of samples that people reviewed, by index; they override the audit.
+        min_confidence: the probability from which on a suggestion replaces a flagged label; with a value above 1,
+            only decisions replace labels.
 
     >>> judged = JudgedLabels(
     ...     flagged=torch.tensor([True, True, False]),

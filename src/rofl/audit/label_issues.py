@@ -1,13 +1,15 @@
-"""Which labels look wrong, as arrays in the order of the samples."""
+"""Judged labels in forms that other tools read: arrays, and the data frame of cleanlab's `get_issues("label")`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from rofl.audit.dataframe import to_dataframe
 from rofl.audit.suspects import Suspects
+from rofl.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelIssues:
-    """What the model thinks of the labels that it was trained with, in the order of `y`.
+    """The model's judgement of its training labels, in the order of `y`.
 
     Attributes:
         flagged: (n,) whether another class is more probable than the given one.
@@ -41,3 +43,35 @@ class LabelIssues:
             flagged=torch.from_numpy(self.flagged), score=torch.from_numpy(self.score), suggested=suggested
         )
         return to_dataframe(given, suspects, classes.tolist())
+
+
+def to_dataframe(labels: Tensor, suspects: Suspects, classes: Sequence[str] | None = None) -> "pd.DataFrame":
+    """Return a data frame with one row per sample, in the samples' order.
+
+    It has cleanlab's columns: is_label_issue; label_score, which is low if the label is doubtful
+    (1 - `suspects.score`); given_label; predicted_label.
+
+    Args:
+        labels: (n,) given labels.
+        suspects: the audit of these samples.
+        classes: names of the classes; without them, labels are numbers.
+
+    Raises:
+        UserError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise UserError("A frame needs pandas, which is not installed.", "pip install pandas") from error
+    return pd.DataFrame(
+        {
+            "is_label_issue": suspects.flagged.numpy(),
+            "label_score": (1 - suspects.score).numpy(),
+            "given_label": _class_names(labels, classes),
+            "predicted_label": _class_names(suspects.suggested, classes),
+        }
+    )
+
+
+def _class_names(labels: Tensor, classes: Sequence[str] | None) -> list[object]:
+    return [label if classes is None else classes[label] for label in labels.tolist()]

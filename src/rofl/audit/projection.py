@@ -1,4 +1,4 @@
-"""Features in two dimensions, for the pictures of a run's page and of the paper's Figure 4."""
+"""Projection of features to two dimensions, for a run's page and the paper's Figure 4."""
 
 from contextlib import nullcontext
 
@@ -6,25 +6,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_PERPLEXITY = 30.0  # of t-SNE: about how many neighbours count; fewer samples get less
+_PERPLEXITY = 30.0  # of t-SNE, about the number of neighbours; less for few samples
 
 
 def project_features(
     features: Tensor, centroids: Tensor | None, iterations: int = 1000, single_thread: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lay samples and centroids out in one plane by t-SNE with cosine distances, started from PCA.
+    """Project samples and centroids into one plane by t-SNE with cosine distances, initialised by PCA.
 
-    t-SNE moves points by sums whose last bits depend on the number of threads, and small differences grow: with one
-    thread the same features give the same picture on every machine with the same libraries.
+    The last bits of the sums in t-SNE depend on the number of threads, and small differences grow. With one thread,
+    the same features give the same picture on every machine with the same libraries.
 
     Args:
         features: (m, d) of the samples; NaN counts as 0.
-        centroids: (K, d) of the classes; None where the method has none.
+        centroids: (K, d) of the classes; None if the method has none.
         iterations: steps of the optimisation.
-        single_thread: whether to use one thread; else all that the machine offers.
+        single_thread: whether to use one thread instead of all.
 
     Returns:
-        (m, 2) and (K, 2), the second (0, 2) without centroids.
+        The points of the samples (m, 2) and of the centroids (K, 2); the latter is (0, 2) without centroids.
     """
     from sklearn.manifold import TSNE  # slow to import
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]

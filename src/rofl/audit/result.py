@@ -1,4 +1,4 @@
-"""The audit of a federated data set: a list of suspects for each client, and the figures of summary.json."""
+"""The audit of a federated data set: a list of suspects per client, and the figures for summary.json."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rofl.audit.detection import Detection, average_precision, calibration_error, detection, suggestion_accuracy
 from rofl.audit.held_out_noise import estimate_noise, judge_clients
 from rofl.audit.noise_estimation import (
     LabelNoise,
@@ -17,27 +16,36 @@ from rofl.audit.noise_estimation import (
 )
 from rofl.audit.sample_issues import SampleIssue, find_issues
 from rofl.audit.suspect_list import SuspectRow
-from rofl.audit.suspects import JudgedLabels, Suspects, centroid_disagrees
+from rofl.audit.suspects import (
+    Detection,
+    JudgedLabels,
+    Suspects,
+    average_precision,
+    calibration_error,
+    centroid_disagrees,
+    detection,
+    suggestion_accuracy,
+)
 from rofl.core.centroids import has_centroid
 from rofl.core.classification import class_probabilities
 from rofl.core.noise_posterior import transition
 from rofl.core.rng import generator
 from rofl.data.federated import FederatedDataset
 
-_KEPT_FEATURES = 600  # samples whose features are kept for the t-SNE picture
+_KEPT_FEATURES = 600  # number of samples whose features are stored for the t-SNE picture
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features of some samples by the final model, which the t-SNE picture of the page shows."""
+    """Features of some samples from the final model, for the t-SNE picture of the page."""
 
-    rows: Tensor  # (m,) numbers in the training set
+    rows: Tensor  # (m,) indices in the training set
     features: Tensor  # (m, d)
-    centroids: Tensor | None  # (K, d); None where the method has none
+    centroids: Tensor | None  # (K, d); None if the method has none
 
     @property
     def is_sound(self) -> bool:
-        """Whether shapes and types are those above, and all numbers are finite; a file may hold others."""
+        """Whether shapes and types are as declared and all numbers finite; content read from a file may not be."""
         rows, features, centroids = self.rows, self.features, self.centroids
         if rows.dtype != torch.int64 or features.dtype != torch.float32 or (rows.dim(), features.dim()) != (1, 2):
             return False
@@ -48,41 +56,41 @@ class Features:
 
 @dataclass(frozen=True)
 class ListQuality:
-    """How good the lists of suspects are, by the true labels; a figure is None where its denominator is zero."""
+    """Quality of the lists of suspects by the true labels; a figure is None if its denominator is zero."""
 
-    precision: float | None  # of the flagged labels, the share that is wrong
-    recall: float | None  # of the wrong labels, the share that is flagged
+    precision: float | None  # share of the flagged labels that are wrong
+    recall: float | None  # share of the wrong labels that are flagged
     f1: float | None
     average_precision: float | None  # of the ranking by score
-    suggestion_accuracy: float | None  # of the wrong labels that are flagged, the share with the right suggestion
+    suggestion_accuracy: float | None  # share of right suggestions among wrong labels that are flagged
     calibration_error: float | None = None  # of the scores as probabilities, in ten bins (ECE); runs of 0.1 have none
 
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The noise as the model sees it; no true label is used."""
+    """The label noise as estimated by the model, without true labels."""
 
-    ratio: float  # the share of labels that are flagged
-    clients: dict[str, float]  # the same for each client; its name is the key
-    transition: list[list[float]]  # (K, K): the share of class i, by the model, that is labelled j
-    intervals: dict[str, list[float]] = field(default_factory=dict)  # lowest and highest share of each client
-    class_intervals: dict[str, list[float]] = field(default_factory=dict)  # of wrong ones among equal labels
-    expected_ratio: float | None = None  # the mean score: the share of wrong labels to be expected
-    expected_unflagged: float | None = None  # the share of labels that are expected to be wrong and are not flagged
+    ratio: float  # the share of flagged labels
+    clients: dict[str, float]  # the share of flagged labels of each client, by name
+    transition: list[list[float]]  # (K, K): share of the samples of suggested class i that are labelled j
+    intervals: dict[str, list[float]] = field(default_factory=dict)  # bounds of the share of wrong labels, per client
+    class_intervals: dict[str, list[float]] = field(default_factory=dict)  # the same per label
+    expected_ratio: float | None = None  # the mean score, which is the expected share of wrong labels
+    expected_unflagged: float | None = None  # the expected share of wrong labels that are not flagged
     expected_clients: dict[str, float] = field(default_factory=dict)  # the mean score of each client
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the model knows too little of these samples for its scores to tell how many labels are wrong."""
+        """Whether the model is too unsure of these samples to estimate the number of wrong labels."""
         return self.expected_unflagged is not None and scores_are_unsure(self.expected_unflagged, 1 - self.ratio)
 
 
 @dataclass(frozen=True)
 class AuditMetrics:
-    """The part of summary.json that an audit contributes; `RunSummary.with_audit` puts it in."""
+    """The part of summary.json that an audit contributes; see `RunSummary.with_audit`."""
 
-    detection: Detection | None  # by the mask of Eq. 7; None where the truth is not known
-    audit: ListQuality | None  # None where the truth is not known
+    detection: Detection | None  # by the mask of Eq. 7; None if the true labels are unknown
+    audit: ListQuality | None  # None if the true labels are unknown
     estimated: NoiseEstimate
     classes: list[str]
     shape: list[int]  # channels, height, width of a network input
@@ -92,22 +100,23 @@ class AuditMetrics:
 class AuditResult:
     """A model's judgement of every training label, in the samples' order.
 
-    `AuditFiles.write` in `training/audit_files.py` writes the clients' lists and the features from it.
+    `AuditFiles.write` in `training/audit_files.py` writes the clients' lists and the features.
     """
 
     federated: FederatedDataset
     suspects: JudgedLabels
-    untrusted: Tensor  # (N,) labels that the method itself does not trust: Eq. 7's mask is 0
+    untrusted: Tensor  # (N,) labels that the method itself does not trust: the mask of Eq. 7 is 0
     features: Features
-    issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers, whatever their labels are
+    issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers, whatever their labels
+    rate_deviation: float = 0.0  # of the rate of wrong labels over all clients, see `LabelNoise`
 
     def metrics(self) -> AuditMetrics:
-        """Return the figures for summary.json; those that need the truth are None where it is not known."""
+        """Return the figures for summary.json; those that need the true labels are None if these are unknown."""
         federated, truth_known = self.federated, self.federated.images.truth_known
         return AuditMetrics(
             detection=detection(self.untrusted, federated.wrong) if truth_known else None,
             audit=_list_quality(federated, self.suspects) if truth_known else None,
-            estimated=_estimate_noise(federated, self.suspects),
+            estimated=_estimate_noise(federated, self.suspects, self.rate_deviation),
             classes=list(federated.images.classes),
             shape=list(federated.images.shape),
         )
@@ -117,7 +126,7 @@ class AuditResult:
 
         Args:
             client: the client's name.
-            rows: (n,) the numbers of its samples in the training set.
+            rows: (n,) the indices of its samples in the training set.
         """
         images, suspects = self.federated.images, self.suspects
         order = rows[suspects.score[rows].argsort(descending=True, stable=True)]
@@ -138,17 +147,17 @@ def audit_labels(
 ) -> AuditResult:
     """Judge all training labels by a model.
 
-    Called at the end of a run, by `rofl audit`, and at each site of a federation with that site's samples.
+    This is called at the end of a run, by `rofl audit`, and at each site of a federation for the site's samples.
 
     Args:
         federated: the samples and their given labels.
-        centroids: (K, d) of the method, whose similarities say what it does not trust (Eq. 7); None where the method
-            has none: then it does not trust labels that differ from its predictions.
+        centroids: (K, d) of the method, which determine the labels that it does not trust (Eq. 7). None if the method
+            has none; then labels that differ from the predictions count as not trusted.
         logits: (N, K) of all training samples.
         features: (N, d) of all training samples.
-        noise: as estimated over all sites of a federation; estimated from these samples where None.
-        held_out: logits (m, K) and labels (m,) as given of samples that the model was not trained with, by which the
-            noise is estimated; None where there are none.
+        noise: the estimate over all sites of a federation; None to estimate the noise from these samples.
+        held_out: logits (m, K) and given labels (m,) of samples that the model was not trained with, used to estimate
+            the noise; None if there are none.
     """
     probabilities = class_probabilities(logits)
     if noise is None:
@@ -159,11 +168,12 @@ def audit_labels(
         untrusted = logits.argmax(dim=1) != federated.labels
     else:
         untrusted = centroid_disagrees(federated.labels, features, centroids)
-    assigned = torch.cat([rows for _, rows in federated.client_views]).sort().values  # samples that a client has
+    assigned = torch.cat([rows for _, rows in federated.client_views]).sort().values  # samples that belong to a client
     shuffled = assigned[torch.randperm(len(assigned), generator=generator(federated.spec.seed, "picture"))]
     kept = shuffled[:_KEPT_FEATURES]
     kept_features = Features(kept, features[kept].clone(), centroids)
-    return AuditResult(federated, suspects, untrusted, kept_features, find_issues(federated, features))
+    issues = find_issues(federated, features)
+    return AuditResult(federated, suspects, untrusted, kept_features, issues, noise.rate_deviation)
 
 
 def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQuality:
@@ -178,7 +188,7 @@ def _list_quality(federated: FederatedDataset, suspects: Suspects) -> ListQualit
     )
 
 
-def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels) -> NoiseEstimate:
+def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels, deviation: float) -> NoiseEstimate:
     classes = federated.images.classes
     counts = transition_counts(federated.labels, suspects.suggested, len(classes))
     score = suspects.score.double()
@@ -187,8 +197,8 @@ def _estimate_noise(federated: FederatedDataset, suspects: JudgedLabels) -> Nois
         ratio=noise_ratio(suspects.flagged),
         clients={name: round(noise_ratio(suspects.flagged[rows]), 6) for name, rows in federated.client_views},
         transition=[[round(share, 6) for share in row] for row in transition(counts).tolist()],
-        intervals={name: _interval(suspects, rows) for name, rows in federated.client_views},
-        class_intervals={name: _interval(suspects, rows) for name, rows in of_class.items()},
+        intervals={name: _interval(suspects, rows, deviation) for name, rows in federated.client_views},
+        class_intervals={name: _interval(suspects, rows, deviation) for name, rows in of_class.items()},
         expected_ratio=_mean(score),
         expected_unflagged=_mean(torch.where(suspects.flagged, 0.0, score)),
         expected_clients={name: _mean(score[rows]) for name, rows in federated.client_views},
@@ -199,6 +209,6 @@ def _mean(values: Tensor) -> float:
     return round(float(values.mean()), 6) if len(values) else 0.0
 
 
-def _interval(judged: JudgedLabels, rows: Tensor) -> list[float]:
-    bounds = noise_interval(judged.flagged[rows], judged.score[rows], judged.doubt[rows])
+def _interval(judged: JudgedLabels, rows: Tensor, deviation: float) -> list[float]:
+    bounds = noise_interval(judged.flagged[rows], judged.score[rows], judged.doubt[rows], deviation)
     return [round(bound, 6) for bound in bounds]

@@ -1,6 +1,6 @@
-"""Near-duplicates and outliers: issues of samples, whatever their labels are.
+"""Near-duplicates and outliers: issues of samples, whatever their labels.
 
-Both are found among the samples of one client, since its list is to say nothing about another client's samples.
+Both are searched among the samples of one client, because its list must not reveal samples of other clients.
 """
 
 from collections.abc import Iterator
@@ -17,42 +17,42 @@ from rofl.data.image_store import gather
 
 IssueKind = Literal["near duplicate", "outlier"]
 
-_MOST_SAMPLES = 10_000  # of a client; the time grows with the square of their number
-_MIN_SAMPLES = 10  # fewer have no typical distance
-_NEIGHBOURS = 10  # whose mean distance says how far out a sample lies
+_MOST_SAMPLES = 10_000  # of a client; the time grows quadratically
+_MIN_SAMPLES = 10  # with fewer there is no typical distance
+_NEIGHBOURS = 10  # an outlier has a large mean distance to this many neighbours
 _DUPLICATE_SHARE = 0.13  # of the median distance to the nearest neighbour; the share that cleanlab uses
 _FAR_OUT = 3.0  # interquartile ranges above the third quartile: Tukey's fence for "far out"
-_SIDE = 16  # pixels to which images are reduced before they are compared
-_WORD_BUCKETS = 1024  # in which the words of a text are counted
-_CHUNK = 1000  # samples that are compared with all others at once
+_SIDE = 16  # images are reduced to this many pixels before they are compared
+_WORD_BUCKETS = 1024  # hash buckets for counting the words of a text
+_CHUNK = 1000  # samples compared with all others at a time
 
 
 @dataclass(frozen=True)
 class SampleIssue:
-    """A sample that is nearly the same as another one, or unlike all others."""
+    """A sample that is nearly identical to another one, or unlike all others."""
 
-    row: int  # the sample's number in the training set
+    row: int  # index in the training set
     client: str
     sample: str  # its name, or its number
-    given: str  # the class that its label says
+    given: str  # the class of its label
     kind: IssueKind
-    score: float  # 0 to 1, higher where it is worse
-    other: str = ""  # of a near-duplicate: the other sample
+    score: float  # 0 to 1; higher is worse
+    other: str = ""  # the other sample of a near-duplicate
     other_row: int = -1
-    other_given: str = ""  # and what that one is labelled
+    other_given: str = ""  # and its label
 
     @property
     def labels_differ(self) -> bool:
-        """Whether two near-duplicates have different labels, one of which is then wrong."""
+        """Whether two near-duplicates have different labels, so that at least one is wrong."""
         return self.kind == "near duplicate" and self.given != self.other_given
 
 
 def find_issues(federated: FederatedDataset, features: Tensor) -> list[SampleIssue]:
     """Return the issues of all clients with 10 to 10,000 samples, worst first within a client.
 
-    Near-duplicates are compared by their pixels (or the encoded cells of a table, or the words of a text), not by what
-    a model makes of them. Of a pair the later sample is listed. Outliers lie far from the ten samples whose features
-    are most similar.
+    Near-duplicates are found by their pixels (or the encoded cells of a table, or the words of a text), not by a
+    model's features. The later sample of a pair is listed. Outliers are far from the ten samples with the most similar
+    features.
 
     Args:
         federated: the samples.
@@ -73,8 +73,8 @@ def nearest(points: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the cosine distances to the nearest other points, and their indices, both (n, count), nearest first.
 
     Args:
-        points: (n, d) with n > count; a point of zeros is as far from all others as can be.
-        count: how many neighbours.
+        points: (n, d) with n > count; an all-zero point has distance 1 to all others.
+        count: the number of neighbours.
 
     >>> nearest(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]]), 1)[1].flatten()
     tensor([2, 2, 0])
@@ -92,7 +92,7 @@ def nearest(points: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _compared(images: Dataset, rows: Tensor) -> Tensor:
-    """Return samples as points (n, d) whose cosine distance says how alike they look: brightness does not count."""
+    """Return samples as points (n, d) whose cosine distance measures how similar they look, except for brightness."""
     parts = []
     for chunk in rows.split(_CHUNK):
         pixels = gather(images.train, chunk).float()  # (B, C, H, W)
@@ -107,13 +107,13 @@ def _compared(images: Dataset, rows: Tensor) -> Tensor:
 
 
 def _count_words(numbers: Tensor) -> Tensor:
-    """Return how often texts (B, length) have the words of each bucket, (B, 1024); 0 is no word."""
+    """Return the word counts per bucket (B, 1024) of texts (B, length); 0 is padding."""
     counts = torch.zeros(len(numbers), _WORD_BUCKETS)
     return counts.scatter_add_(1, (numbers % _WORD_BUCKETS).long(), (numbers > 0).float())
 
 
 def _duplicates(points: Tensor) -> list[tuple[int, int, float]]:
-    """Return pairs (later, earlier, score) of points that are nearest to each other and unusually near."""
+    """Return pairs (later, earlier, score) of a point and its nearest neighbour that are unusually close."""
     distances, indices = (column[:, 0] for column in nearest(points, 1))
     typical = float(distances.median())
     limit = _DUPLICATE_SHARE * typical
@@ -125,7 +125,7 @@ def _duplicates(points: Tensor) -> list[tuple[int, int, float]]:
 
 
 def _outliers(features: Tensor) -> list[tuple[int, float]]:
-    """Return (place, score) of the samples whose mean distance to their neighbours is far out."""
+    """Return (index, score) of the samples whose mean distance to their neighbours is far out."""
     distances = nearest(features, min(_NEIGHBOURS, len(features) - 1))[0].mean(dim=1)  # (n,)
     low, middle, high = distances.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=distances.dtype)).tolist()
     fence = high + _FAR_OUT * (high - low)

@@ -1,6 +1,6 @@
 """A client's lists as CSV files: its suspects, and its near-duplicates and outliers.
 
-docs/audit.md describes the columns; files of version 0.1 have the same.
+docs/audit.md describes the columns; files of version 0.1 have the same columns.
 """
 
 import csv
@@ -17,7 +17,7 @@ from rofl.errors import UserError
 
 _COLUMNS = ("sample", "given", "suggested", "score", "flagged")
 _MAX_ROW = 2**53
-_NAME_COLUMNS = ("row", "client")  # only where samples have names: else the name is the number
+_NAME_COLUMNS = ("row", "client")  # only written if samples have names; otherwise the name is the number
 _ISSUE_COLUMNS = ("sample", "given", "issue", "score", "other", "other_given", "row", "other_row", "client")
 _KINDS: dict[str, IssueKind] = {"near duplicate": "near duplicate", "outlier": "outlier"}
 
@@ -26,10 +26,10 @@ _KINDS: dict[str, IssueKind] = {"near duplicate": "near duplicate", "outlier": "
 class SuspectRow:
     """One sample in a list of suspects, flagged or not."""
 
-    row: int  # the sample's number in the training set
+    row: int  # index in the training set
     client: str  # the client's name, or its number
     sample: str  # the sample's name, or its number
-    given: str  # the class that the label says
+    given: str  # the class of the given label
     suggested: str  # the most probable class
     score: float  # the probability that the label is wrong
     flagged: bool  # whether another class is more probable than the given one
@@ -41,7 +41,7 @@ def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
     Args:
         path: the CSV file.
         rows: the samples, most suspicious first.
-        named: whether samples have names; then their numbers and the client's name are written too.
+        named: whether samples have names; if so, their numbers and the client's name are written, too.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -54,9 +54,9 @@ def write_suspects(path: Path, rows: Iterable[SuspectRow], named: bool) -> None:
 
 
 def read_suspects(path: Path) -> list[SuspectRow]:
-    """Read a client's list, most suspicious first as it was written.
+    """Read a client's list in the order in which it was written, most suspicious first.
 
-    Where the file has no column `client`, its name without the ending is the client's.
+    If the file has no column `client`, the file name without its suffix is the client's name.
 
     Raises:
         UserError: the file is not a list of suspects.
@@ -66,13 +66,11 @@ def read_suspects(path: Path) -> list[SuspectRow]:
             lines = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
             return [_parse_suspect(line, path.stem) for line in lines]
     except (OSError, csv.Error, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a list of suspects ({error}).", "rofl audit RUN, which writes it anew"
-        ) from error
+        raise UserError(f"{path} is not a list of suspects ({error}).", "rofl audit RUN, to write it again") from error
 
 
 def sort_suspects(rows: Iterable[SuspectRow]) -> list[SuspectRow]:
-    """Return the rows of several clients as one list, most suspicious first; equal scores by their numbers."""
+    """Merge the rows of several clients, most suspicious first; equal scores are ordered by index."""
     return sorted(rows, key=lambda each: (-each.score, each.row))
 
 
@@ -91,26 +89,26 @@ def write_issues(path: Path, issues: Iterable[SampleIssue]) -> None:
 
 
 def read_issues(path: Path) -> list[SampleIssue]:
-    """Read a client's issues as they were written.
+    """Read a client's issues in the order in which they were written.
 
     Raises:
-        UserError: the file is not such a list.
+        UserError: the file is not a list of issues.
     """
     try:
         with open_regular(path, follow=False) as file:
             lines = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
             return [_parse_issue(line) for line in lines]
     except (OSError, csv.Error, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a list of issues ({error}).", "rofl audit RUN, which writes it anew") from error
+        raise UserError(f"{path} is not a list of issues ({error}).", "rofl audit RUN, to write it again") from error
 
 
 def sort_issues(issues: Iterable[SampleIssue]) -> Sequence[SampleIssue]:
-    """Return the issues of several clients as one list: near-duplicates whose labels differ first, then the worst."""
+    """Merge the issues of several clients: near-duplicates whose labels differ first, then by score, worst first."""
     return sorted(issues, key=lambda each: (not each.labels_differ, -each.score, each.row))
 
 
 def _parse_suspect(line: dict[str, str], client: str) -> SuspectRow:
-    if None in line or None in line.values():  # as DictReader says that there are more or fewer cells than columns
+    if None in line or None in line.values():  # DictReader's signs of more or fewer cells than columns
         raise ValueError(f"a row has not {len(line)} cells")
     score, row = float(line["score"]), int(line["row"] if "row" in line else line["sample"])
     if not 0 <= score <= 1 or not 0 <= row < _MAX_ROW or line["flagged"] not in ("yes", "no"):

@@ -40,15 +40,14 @@ def benchmark_command(
     as_json: Json = False,
 ) -> None:
     """Compare methods at equal gradient steps and at equal time, over settings and seeds; finished cells are kept."""
-    from rofl.cli.benchmark_output import listing, ranking_output
     from rofl.cli.progress import cells_bar
-    from rofl.cli.reproduce_tables import print_cost
+    from rofl.cli.reproduce_tables import benchmark_listing, print_cost, ranking_output
     from rofl.report import write_benchmark_page, write_ranking_picture
     from rofl.reproduce import benchmark, make_benchmark_plan
     from rofl.reproduce.benchmark_files import benchmark_rows_json, write_benchmark_files
 
     if list_all:
-        print_listing(listing(), "name", as_json)
+        print_listing(benchmark_listing(), "name", as_json)
         return
     words = [word.strip() for word in cells.split(",") if word.strip()]
     plan = make_benchmark_plan(name, scale, data, [*words, *(method or [])], seeds, out)

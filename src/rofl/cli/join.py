@@ -15,8 +15,8 @@ from rofl.cli.options import Data, DataDir, Insecure, Json, Out, Test, check_flo
 from rofl.errors import UserError
 
 if TYPE_CHECKING:  # Flower is an extra, and slow to import
-    from rofl.federation.agreement import Agreement
     from rofl.federation.site import OutgoingData
+    from rofl.federation.site_memory import Agreement
 
 
 @app.command("join", epilog="Example: rofl join --server localhost:9443 --data scans --credentials keys/sites/clinic-a")

@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from rofl.audit.detection import Detection
 from rofl.audit.noise_estimation import interval_text
 from rofl.audit.result import ListQuality, NoiseEstimate
+from rofl.audit.suspects import Detection
 from rofl.cli.app import print_json, stdout
 from rofl.training.compare_runs import Comparison
 from rofl.training.records import LAST_ROUNDS, PrivacyRecord, RunSummary

@@ -9,6 +9,7 @@ from torch import Tensor
 from rofl.core import noise
 
 _MAX_RATE = 0.8  # of wrong labels, up to which confusions are taken for a pattern of the noise
+_ROUNDING = 1e-6
 _PATTERN_MIX = 0.02  # of symmetric noise in a pattern, so that no label is impossible
 
 
@@ -73,9 +74,37 @@ def noise_pattern(counts: Tensor) -> Tensor:
     return torch.where(wrong.sum(dim=1, keepdim=True) > 0, torch.lerp(shares, flat, _PATTERN_MIX), flat)
 
 
+def positive_pattern(pattern: Tensor) -> Tensor:
+    """Return a pattern (K, K) float64 in which no label is impossible, whatever matrix was received.
+
+    Args:
+        pattern: (K, K); what is negative or not a number, and the diagonal, counts as 0.
+
+    >>> positive_pattern(torch.tensor([[9.0, 2.0], [float("nan"), 0.0]]))
+    tensor([[0., 1.],
+            [1., 0.]], dtype=torch.float64)
+    """
+    flat = flat_pattern(len(pattern))
+    wrong = pattern.double().nan_to_num(posinf=0.0).clamp(min=0) * (flat > 0)  # (K, K)
+    total = wrong.sum(dim=1, keepdim=True)  # (K, 1)
+    shares = wrong / total.where(total > 0, 1.0)
+    return torch.where(total > 0, torch.lerp(shares, flat, _PATTERN_MIX), flat)
+
+
 def flat_pattern(classes: int) -> Tensor:
     """Return the pattern of symmetric noise, (K, K) float64."""
     return (1 - torch.eye(classes, dtype=torch.float64)) / max(classes - 1, 1)
+
+
+def is_pattern(pattern: Tensor) -> bool:
+    """Return whether a matrix (K, K) is a pattern as `noise_pattern` makes it: no label is impossible.
+
+    >>> is_pattern(flat_pattern(3)), is_pattern(torch.eye(3).roll(1, 0))
+    (True, False)
+    """
+    own = torch.eye(len(pattern), dtype=torch.bool)
+    least = (1 - _ROUNDING) * _PATTERN_MIX / max(len(pattern) - 1, 1)
+    return bool((pattern[own].abs() < _ROUNDING).all()) and bool((pattern[~own] >= least).all())
 
 
 def label_posterior(labels: Tensor, probabilities: Tensor, matrix: Tensor) -> Tensor:

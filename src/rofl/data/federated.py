@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rofl.core import noise
 from rofl.core.rng import derive, generator, numpy_generator
-from rofl.data import brightness, partition, skewed_partition
+from rofl.data import brightness, partition
 from rofl.data.client_dataset import ClientDataset, SampledClients
 from rofl.data.corruption import corrupt_clients, corrupt_labels
 from rofl.data.dataset import Dataset
@@ -201,13 +201,11 @@ def _partition(images: Dataset, labels: Tensor, spec: SplitSpec) -> Sequence[Ten
     if data.partition == "shards":
         return partition.shards(labels, spec.clients, data.min_samples, rng, data.shards)
     if data.partition == "bernoulli":
-        return skewed_partition.bernoulli(
-            labels, spec.clients, data.min_samples, rng, data.class_probability, data.alpha
-        )
+        return partition.bernoulli(labels, spec.clients, data.min_samples, rng, data.class_probability, data.alpha)
     if data.partition == "classes":
-        return skewed_partition.by_classes(labels, spec.clients, data.min_samples, rng, data.client_classes)
+        return partition.by_classes(labels, spec.clients, data.min_samples, rng, data.client_classes)
     if data.partition == "quantity":
-        return skewed_partition.quantity(labels, spec.clients, data.min_samples, rng, data.alpha)
+        return partition.quantity(labels, spec.clients, data.min_samples, rng, data.alpha)
     return partition.dirichlet(labels, spec.clients, data.min_samples, rng, data.alpha)
 
 

@@ -1,6 +1,11 @@
-"""Token indices of texts, from the tokenizer of a pretrained network (tokenizer.json)."""
+"""Texts as numbers: token indices of a pretrained network's tokenizer (tokenizer.json), or word indices by hashing.
+
+Hashing gives the same indices everywhere, without a vocabulary.
+"""
 
 import importlib.util
+import re
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -8,6 +13,8 @@ from typing import Any
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 
+BUCKETS = 8192  # number of indices; 0 is padding
+_WORD = re.compile(r"\w+|[^\w\s]")  # words, and single punctuation marks
 _MOST_BYTES = 64_000_000  # of a tokenizer.json; those of large vocabularies have 20 million
 
 
@@ -63,3 +70,21 @@ def _tokenizer(content: str) -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words and punctuation marks of a text, in lower case.
+
+    >>> split_words("Not good, at all!")
+    ['not', 'good', ',', 'at', 'all', '!']
+    """
+    return _WORD.findall(text.casefold())
+
+
+def word_number(word: str) -> int:
+    """Return the index of a word, from 1 to `BUCKETS` - 1; two words may collide.
+
+    >>> word_number("good") == word_number("good"), 0 < word_number("good") < BUCKETS
+    (True, True)
+    """
+    return zlib.crc32(word.encode()) % (BUCKETS - 1) + 1

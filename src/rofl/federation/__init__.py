@@ -1,8 +1,7 @@
 """Federations over a network, on Flower: the coordinator (`serve`), a site (`join`), and the protocol between them.
 
-May import: core, data, models, methods, audit, config, simulation, training. Parts of flwr that are not its
-public interface are imported in `flower_internal` only. The names below are imported when they are first used: the
-gateway's process needs none of them, nor torch.
+May import: core, data, models, methods, audit, config, simulation, training. Only `flower_internal` imports non-public
+parts of flwr. The names below are imported lazily, because the gateway's process needs neither them nor torch.
 """
 
 from importlib import import_module
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # mypy would take any name for a good one
+if not TYPE_CHECKING:  # with __getattr__, mypy would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:

@@ -22,9 +22,9 @@ server_app = ServerApp()
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run all rounds by Flower's own loop with our strategy.
+    """Run all rounds in Flower's own loop with `MethodStrategy`.
 
-    The digest of the final server state goes to the log and, if the run config has `digest-file`, to that file.
+    Writes the digest of the final server state to the log and, if the run config sets `digest-file`, to that file.
     """
     run_config = context.run_config
     experiment = experiment_from_run_config(run_config)
@@ -45,15 +45,15 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def experiment_from_run_config(run_config: Mapping[str, bool | float | int | str]) -> Experiment:
-    """Return the experiment of a run config.
+    """Return the experiment that a run config describes.
 
-    Its `preset` is the name of a preset; its `settings` are those of `rofl run --set`, with spaces between them.
+    `preset` is the name of a preset. `settings` are arguments of `rofl run --set`, separated by spaces.
 
     Args:
         run_config: Flower's run config: `[tool.flwr.app.config]` of the app, changed by `flwr run --run-config`.
 
     Raises:
-        UserError: If there is no such preset, or a setting is unknown or does not fit.
+        UserError: If the preset is unknown, or a setting is unknown or invalid.
     """
     changes = dict(parse_override(text) for text in str(run_config.get("settings", "")).split())
     settings = presets.find_preset(str(run_config.get("preset", "digits"))).for_method(changes.get("method.name"))

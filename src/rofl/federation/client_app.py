@@ -8,12 +8,19 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from rofl.audit.held_out_noise import HeldOutSums, ScoreSums
+from rofl.audit.held_out_noise import ScoreSums
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums
+from rofl.core.held_out_fit import HeldOutSums
 from rofl.core.serialization import deserialize, serialize
 from rofl.core.tensors import Tensors
 from rofl.federation.masking.question import read_question
-from rofl.federation.noise_records import encode_predictions, encode_scores, encode_sure, get_noise, get_noise_facts
+from rofl.federation.noise_records import (
+    encode_predictions,
+    encode_scores,
+    encode_sure,
+    get_fitted_noise,
+    get_noise_facts,
+)
 from rofl.federation.protocol import RoundRequest, decode_request, encode_update, put_sums
 from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_gate import SiteGate
@@ -21,7 +28,7 @@ from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState, Update
 
-_STATE = "rofl-state-"  # context.state has one record for each round whose client state may still be asked for
+_STATE = "rofl-state-"  # context.state has one record for each round whose client state a request may still name
 
 
 class Client(Protocol):
@@ -34,45 +41,48 @@ class Client(Protocol):
     def train(
         self, server_state: ServerState, index: int, state: Tensors, cautious: bool = False
     ) -> tuple[Update, Tensors]:
-        """Train in round `index`; return the update and the next client state, which stays at the site.
+        """Train in round `index`.
 
         Args:
-            server_state: The server's model and whatever else the method sends.
+            server_state: The server's model and the other tensors that the method sends.
             index: The round, counted from 1.
-            state: The client state that an earlier round left; {} where there is none.
+            state: The client state of an earlier round; {} if there is none.
             cautious: Whether to use the cautious form of the method.
+
+        Returns:
+            The update, and the next client state, which stays at the site.
         """
 
     def evaluate(self, server_state: ServerState, index: int = 0) -> SiteEvaluation:
-        """Return how many held-out samples the model of a round classifies as labelled."""
+        """Evaluate the model of a round on the held-out samples and return counts."""
 
     @property
     def classes(self) -> int:
         """The number of classes of the model."""
 
     def sum_predictions(self, server_state: ServerState) -> PredictionSums:
-        """Return the sums from which the label noise of all sites is estimated, with the final model."""
+        """Return the sums of the first pass of the noise estimate, computed with the final model."""
 
     def sum_sure(self, server_state: ServerState, mean_doubt: float, pattern: Tensor) -> tuple[SureSums, HeldOutSums]:
-        """Return those sums that need the mean doubt and the pattern of the noise over all sites.
+        """Return the sums of the second pass of the noise estimate.
 
         Args:
-            server_state: The final one.
-            mean_doubt: Over the samples of all sites.
-            pattern: (K, K) of their noise.
+            server_state: The final server state.
+            mean_doubt: The mean doubt over the samples of all sites.
+            pattern: The noise pattern over all sites, (K, K).
         """
 
     def sum_scores(self, server_state: ServerState, noise: LabelNoise) -> ScoreSums:
-        """Return those sums that need the noise that was fitted to held-out samples of all sites."""
+        """Return the sums of the third pass; `noise` was fitted to the held-out samples of all sites."""
 
     def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
         """Audit the labels with the final model and the noise over all sites, and return counts."""
 
     def finish(self, server_state: ServerState, history: str, noise: LabelNoise | None = None) -> SiteReport:
-        """Do the same, and write the site's run folder.
+        """Audit the labels like `report`, write the site's run folder, and return counts.
 
         Args:
-            server_state: The final one.
+            server_state: The final server state.
             history: The records of all rounds, as a JSON list.
             noise: The label noise over all sites; None to estimate it from the site's own labels.
         """
@@ -82,22 +92,21 @@ class SiteData(Protocol):
     """The data of a site."""
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Return the site's name and a description of its data; the coordinator asks for it once per connection."""
+        """Return the site's name and a description of its data, which the coordinator requests once per connection."""
 
     def client(self, request: RoundRequest, context: Context) -> Client:
-        """Return the client for the settings of a request; the same object while the settings stay the same."""
+        """Return the client for the settings of a request; equal settings return the same object."""
 
 
-Compute = Callable[[SiteGate, Client, ServerState], RecordDict]  # the sums of one kind of request, as a message
+Compute = Callable[[SiteGate, Client, ServerState], RecordDict]  # computes the sums of one kind of request
 
 
 def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None = None) -> ClientApp:
     """Return a Flower ClientApp for any method.
 
     Args:
-        data: The site's data, which makes the clients.
-        gate: Returns the gate that requests and replies pass; None for one that admits everything, for data that
-            everybody has.
+        data: The site's data, which creates the clients.
+        gate: Returns the gate that checks requests and replies. None admits everything, which suits public data.
     """
     app, open_gate = ClientApp(), SiteGate()
     gate_of = gate or (lambda context: open_gate)
@@ -130,7 +139,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
         return Message(own.release("evaluate", request, counts.encode(), session), reply_to=message)
 
     def answer(kind: str, message: Message, context: Context, compute: Compute) -> Message:
-        """Answer a request for sums at the end: they are computed after the gate has admitted it."""
+        """Answer a request for sums after the last round; `compute` is called only if the gate admits the request."""
         request, server_state = decode_request(message.content, exact=True)
         own, (question, session) = gate_of(context), read_question(message.content, request, server_state)
         own.admit(kind, request, session, question)
@@ -155,9 +164,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
     @app.query("scores")
     def scores(message: Message, context: Context) -> Message:
         def compute(own: SiteGate, client: Client, server_state: ServerState) -> RecordDict:
-            noise = get_noise(message.content, client.classes)
-            if noise is None:
-                raise ValueError("the request brings no noise")
+            noise = get_fitted_noise(message.content, client.classes)
             return encode_scores(own.scores(client.sum_scores(server_state, noise), client.samples))
 
         return answer("scores", message, context, compute)
@@ -198,7 +205,7 @@ def make_client_app(data: SiteData, gate: Callable[[Context], SiteGate] | None =
 
 
 def load_state(records: RecordDict, state_round: int) -> Tensors:
-    """Return the client state that a round left; {} where there is none, for example because the site lost it."""
+    """Return the client state of a round; {} if there is none, for example because the site lost it."""
     record = records.get(f"{_STATE}{state_round}")
     if not isinstance(record, ArrayRecord):
         return {}
@@ -206,14 +213,14 @@ def load_state(records: RecordDict, state_round: int) -> Tensors:
 
 
 def save_state(records: RecordDict, request: RoundRequest, state: Tensors) -> None:
-    """Save the client state of a round, and keep the one that it started from.
+    """Save the client state after a round, and keep the one that the round started from.
 
-    The coordinator may be killed before its checkpoint and ask for the same round again.
+    The coordinator may be killed before its checkpoint and repeat the round.
 
     Args:
-        records: `context.state`, which Flower keeps from message to message.
+        records: `context.state`, which Flower keeps between messages.
         request: The request of the round.
-        state: The client state after it; nothing is written where it is empty.
+        state: The client state after the round; an empty one is not written.
     """
     for name in [name for name in records if name.startswith(_STATE)]:
         if name != f"{_STATE}{request.state_round}":

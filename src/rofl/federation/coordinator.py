@@ -1,4 +1,4 @@
-"""The Python API of `rofl serve`: admit the sites, run the rounds, and write a run folder like that of a local run."""
+"""The Python API of `rofl serve`: admit sites, run the rounds, and write the same run folder as a local run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +9,8 @@ from rofl.core.version import __version__
 from rofl.errors import UserError
 from rofl.federation.default_bounds import check_robust, check_shares, with_bounds
 from rofl.federation.event_log import LOG_FILE, EventLog
-from rofl.federation.farewells import FAREWELLS_FILE
 from rofl.federation.federated_training import ServeCallbacks, train_with_sites
+from rofl.federation.final_reports import REPORTS_FILE
 from rofl.federation.masking.choice import conditions_of, with_masks
 from rofl.federation.negotiate import negotiate
 from rofl.federation.protocol import RoundRequest
@@ -25,7 +25,7 @@ from rofl.training.run_files import LOCK_FILE, exclusive
 from rofl.training.runner import Run
 
 __all__ = ["ServeCallbacks", "resume_serve", "serve"]
-_FLOWER = "flower"  # the folder of Flower's logs; a start that failed leaves it behind
+_FLOWER = "flower"  # the folder of Flower's logs; a failed start leaves it behind
 
 
 def serve(
@@ -41,10 +41,10 @@ def serve(
     Args:
         folder: The run folder, which must be new or empty.
         config: Where sites connect, and how long to wait for them.
-        experiment: What to run. None where the sites bring their own data: the settings then follow from what they say
-            about it, and `config.settings` changes them.
-        callbacks: What to call on the way.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        experiment: The experiment to run. None if the sites bring their own data: the settings are then chosen from
+            their descriptions of it, and changed by `config.settings`.
+        callbacks: The run's callbacks.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
 
     Returns:
         The finished run.
@@ -68,13 +68,13 @@ def resume_serve(
     callbacks: ServeCallbacks | None = None,
     data_dir: Path | None = None,
 ) -> Run:
-    """Go on with a run of `serve` from its newest checkpoint; the sites connect again by themselves.
+    """Resume a run of `serve` from its newest checkpoint; the sites reconnect by themselves.
 
     Args:
         folder: The run folder.
-        config: Where sites connect; as it was where None.
-        callbacks: What to call on the way.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        config: Where sites connect; None uses the settings of the first start.
+        callbacks: The run's callbacks.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
 
     Returns:
         The finished run.
@@ -86,12 +86,12 @@ def resume_serve(
     run_dir, config = RunDir(folder), config or ServerConfig.read(folder)
     if run_dir.is_finished():
         raise UserError(f"The run in {folder} is finished.", f"rofl report {folder}")
-    experiment = run_dir.read_experiment() if run_dir.exists() else None  # None: it ended before all sites came
+    experiment = run_dir.read_experiment() if run_dir.exists() else None  # None: it ended before all sites connected
     return _coordinate(run_dir, config, experiment, callbacks or ServeCallbacks(), data_dir)
 
 
 def _complete(experiment: Experiment, config: ServerConfig) -> Experiment:
-    """Return the experiment with what is the default in a federation: masks and bounds."""
+    """Return the experiment with the defaults of a federation: masks and bounds."""
     masked = with_masks(experiment, config)
     check_robust(experiment, masks=masked.transport == "fixed")
     return with_bounds(masked, config)
@@ -144,24 +144,24 @@ def _wait_for_sites(
     config: ServerConfig,
     experiment: Experiment | None,
 ) -> Sequence[SiteInfo]:
-    """Wait for the sites; where all rounds are done, `finish` waits for those that have not reported.
+    """Wait for the sites, unless all rounds are done: `finish` then waits for those that have not reported.
 
     Args:
         run_dir: The run folder.
         registry: The sites.
-        request: What to ask them with.
-        config: How long to wait, and for how many.
-        experiment: The settings; None where they follow from what sites say.
+        request: The request to send to new connections.
+        config: How long to wait, and for how many sites.
+        experiment: The settings; None if they are chosen from the sites' descriptions.
     """
     start = run_dir.checkpoints.read() if experiment is not None else None
     over = experiment is not None and start is not None and start.index >= experiment.rounds
-    if over or (run_dir.path / FAREWELLS_FILE).exists():
-        return [registry.sites[client] for client in sorted(registry.sites)]  # `finish` waits for those that it needs
+    if over or (run_dir.path / REPORTS_FILE).exists():
+        return [registry.sites[client] for client in sorted(registry.sites)]  # `finish` waits for the others
     return registry.wait_for_sites(request, config.wait, config.min_sites)
 
 
 def _settle(experiment: Experiment, data_dir: Path | None) -> Experiment:
-    """Return settings with the fingerprint of the weights that stay as they are; sites must have the same."""
+    """Return the settings with the fingerprint of the frozen base weights, which must be the same at all sites."""
     if not experiment.model.keeps_base:
         return experiment
     if experiment.data.at_sites:

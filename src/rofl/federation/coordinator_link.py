@@ -17,22 +17,22 @@ from rofl.federation.gateway.admission import MAX_AHEAD, MAX_BEHIND, signed_head
 
 @dataclass
 class CoordinatorLink:
-    """Asks the coordinator's gateway.
+    """An HTTP client of the coordinator's gateway.
 
     Attributes:
         server: The coordinator's host and port.
-        credentials: The site's key and the certificate to trust; None on one machine only.
+        credentials: The site's key and the trusted certificate; None for a federation on one machine.
     """
 
     server: str
     credentials: SiteCredentials | None
 
     def instance(self) -> str | None:
-        """Return the random name of the coordinator's start, or None if it does not answer.
+        """Return the random name that the coordinator has since its last start, or None if it does not answer.
 
         Raises:
-            UserError: If the certificate of whoever answers was not signed by this federation's authority, if this
-                machine's clock is wrong, or if the coordinator refuses this site's key.
+            UserError: If the server's certificate was not signed by this federation's authority, if this machine's
+                clock is wrong, or if the coordinator refuses this site's key.
         """
         try:
             headers = signed_headers(self._key) if self._key else {}
@@ -68,9 +68,9 @@ class CoordinatorState(BaseModel):
     """The gateway's description of itself.
 
     Attributes:
-        instance: The random name of the coordinator's start.
-        time: Its clock.
-        refused: Why it refuses this site; "" where it does not.
+        instance: A random name, new for each start of the coordinator.
+        time: The coordinator's clock.
+        refused: Why the coordinator refuses this site; "" if it does not.
     """
 
     instance: str
@@ -81,7 +81,7 @@ class CoordinatorState(BaseModel):
         """Compare the coordinator's clock with this machine's.
 
         Raises:
-            UserError: If they differ by more than what signatures allow.
+            UserError: If they differ by more than signatures allow.
         """
         ahead = 0.0 if self.time is None else (now - self.time).total_seconds()
         if -MAX_BEHIND < ahead < MAX_AHEAD:
@@ -92,9 +92,9 @@ class CoordinatorState(BaseModel):
 
 
 def _explain_certificate(server: str, error: str) -> UserError:
-    """Return the error of a certificate that does not hold: another's, or at another time."""
+    """Return the error for a certificate that is expired, not yet valid, or of another authority or host."""
     if "expired" in error or "not yet valid" in error:
         problem = f"By this machine's clock, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, the coordinator's certificate"
         return UserError(f"{problem} is not valid ({error}).", "set the clock; else rofl serve --init there renews it")
-    problem = f"Whoever answers at {server} cannot prove to be the coordinator ({error})."
+    problem = f"The server at {server} cannot prove that it is the coordinator ({error})."
     return UserError(problem, "this federation's ca.crt, and a host that was named in --init")

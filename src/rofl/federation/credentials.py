@@ -1,4 +1,4 @@
-"""Keys and certificates of a federation as the coordinator and the sites read them; `issue_credentials` makes them.
+"""Reading of a federation's keys and certificates, which `issue_credentials` writes.
 
 The coordinator's certificate is signed by an authority that only this federation has, and a site trusts no other
 authority. A site is identified by its key: the coordinator keeps the public key, and the private key goes to the site.
@@ -30,15 +30,16 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True)
 class ServerCredentials:
-    """The files of the coordinator.
+    """The credentials of the coordinator.
 
     Attributes:
-        ca: The authority's certificate.
-        certificate: The coordinator's certificate.
-        key: The coordinator's private key.
-        sites: Name and public key of each site in order; the key is what Flower takes to register a node.
-        certificates: By a site's name, the certificate of its key, by which other sites know it; folders of 0.1 have
-            none.
+        ca: The file of the authority's certificate.
+        certificate: The file of the coordinator's certificate.
+        key: The file of the coordinator's private key.
+        sites: Name and public key of each site, in the order of their numbers. The key is in the form in which Flower
+            registers a node.
+        certificates: The certificate of each site's key, by the site's name; other sites verify it. Folders of 0.1
+            have none.
         revoked: The names of sites whose keys were revoked; they keep their numbers.
     """
 
@@ -51,7 +52,7 @@ class ServerCredentials:
 
     @property
     def admitted(self) -> tuple[AdmittedKey, ...]:
-        """The sites' keys, for the gateway; a key ends with its certificate."""
+        """The sites' keys for the gateway; a key expires with its certificate."""
         return tuple(AdmittedKey(name, key, self._end(name), name in self.revoked) for name, key in self.sites)
 
     def _end(self, name: str) -> float:
@@ -61,7 +62,11 @@ class ServerCredentials:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read and check the folder `server` that `make_credentials` wrote; a UserError names what is wrong."""
+        """Read and check the folder `server` that `make_credentials` wrote.
+
+        Raises:
+            UserError: If a file is missing, damaged or expired.
+        """
         _check_folder(folder, "server.key")
         ca, certificate, key = folder / "ca.crt", folder / "server.pem", folder / "server.key"
         load_file(ca, x509.load_pem_x509_certificate)
@@ -79,13 +84,13 @@ class ServerCredentials:
 
 @dataclass(frozen=True)
 class SiteCredentials:
-    """The files of one site.
+    """The credentials of one site.
 
     Attributes:
-        ca: The certificate of the authority that signed the coordinator's.
-        key: The site's private key, for `flower-supernode --auth-supernode-private-key`.
+        ca: The file of the certificate of the federation's authority.
+        key: The file of the site's private key, for `flower-supernode --auth-supernode-private-key`.
         name: The site's name.
-        index: Its place among the sites, from 0.
+        index: The site's number, counted from 0.
     """
 
     ca: Path
@@ -95,7 +100,11 @@ class SiteCredentials:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read and check a folder `sites/<name>` that `make_credentials` wrote; a UserError names what is wrong."""
+        """Read and check a folder `sites/<name>` that `make_credentials` wrote.
+
+        Raises:
+            UserError: If a file is missing or damaged.
+        """
         _check_folder(folder, "site.key")
         ca, key = folder / "ca.crt", folder / "site.key"
         load_file(ca, x509.load_pem_x509_certificate)
@@ -107,8 +116,8 @@ def _check_folder(folder: Path, wanted: str) -> None:
     """Raise a UserError if a folder holds no credentials, or those of another party.
 
     Args:
-        folder: That --credentials names.
-        wanted: The private key that it should have: "server.key" or "site.key".
+        folder: The folder given as --credentials.
+        wanted: The private key that the folder should have: "server.key" or "site.key".
     """
     serves = wanted == "server.key"
     option = "the folder server of rofl serve --init" if serves else "the folder that the coordinator sent"
@@ -127,7 +136,11 @@ def _check_folder(folder: Path, wanted: str) -> None:
 
 
 def load_file(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
-    """Return what a file holds; a UserError says in one sentence what is wrong with it."""
+    """Read and parse a file.
+
+    Raises:
+        UserError: If the file is missing, unreadable or damaged.
+    """
     try:
         return parse(read_regular(path, _MAX_BYTES))
     except OSError as error:
@@ -138,7 +151,11 @@ def load_file(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
 
 
 def load_private_key(path: Path, parse: Callable[[bytes, None], object]) -> ec.EllipticCurvePrivateKey:
-    """Return the private key of a file, which other users must not be able to read."""
+    """Return the private key in a file.
+
+    Raises:
+        UserError: If the file cannot be used, holds another kind of key, or can be read by other users.
+    """
     key = load_file(path, lambda raw: parse(raw, None))
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UserError(f"The file {path} holds a key of another kind.", "a new copy of it")
@@ -149,10 +166,10 @@ def load_private_key(path: Path, parse: Callable[[bytes, None], object]) -> ec.E
 
 @dataclass(frozen=True)
 class RegisteredSite:
-    """A site as `sites.toml` has it.
+    """An entry of `sites.toml`.
 
     Attributes:
-        key: Its public key.
+        key: The site's public key.
         revoked: Whether the key was revoked.
     """
 
@@ -161,7 +178,7 @@ class RegisteredSite:
 
 
 def parse_sites(raw: bytes) -> dict[str, RegisteredSite]:
-    """Return each site by its name, from the text of `sites.toml`."""
+    """Parse the content of `sites.toml` and return the sites by name."""
     sites = dict[str, RegisteredSite]()
     for line in tomllib.loads(raw.decode())["site"]:
         name, public = line["name"], serialization.load_ssh_public_key(line["key"].encode())
@@ -174,7 +191,7 @@ def parse_sites(raw: bytes) -> dict[str, RegisteredSite]:
 
 
 def write_sites(path: Path, sites: Mapping[str, RegisteredSite]) -> None:
-    """Write `sites.toml`; a site's number is its place, so that none is ever removed."""
+    """Write `sites.toml`. A site's number is its position, so entries are never removed."""
     lines = []
     for name, site in sites.items():
         line: dict[str, str | bool] = {
@@ -186,14 +203,14 @@ def write_sites(path: Path, sites: Mapping[str, RegisteredSite]) -> None:
 
 
 def revoke_sites(folder: Path, names: Iterable[str]) -> None:
-    """Revoke the keys of some sites; a coordinator that runs notices it.
+    """Revoke the keys of some sites; a running coordinator notices the change.
 
     Args:
         folder: The folder `server` of `rofl serve --init`.
-        names: Of the sites.
+        names: The names of the sites.
 
     Raises:
-        UserError: If there is no such site, or the file cannot be used.
+        UserError: If a site is unknown, or the file cannot be used.
     """
     path = folder / "sites.toml"
     sites = load_file(path, parse_sites)
@@ -205,7 +222,7 @@ def revoke_sites(folder: Path, names: Iterable[str]) -> None:
 
 
 def _certificate(path: Path) -> bytes:
-    """Return a certificate as PEM, after a check that it is one."""
+    """Return the content of a PEM file after checking that it is a certificate."""
     raw = load_file(path, lambda raw: (x509.load_pem_x509_certificate(raw), raw))
     return raw[1]
 

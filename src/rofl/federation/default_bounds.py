@@ -1,4 +1,4 @@
-"""Bounds on what a site may do to a round: on by default in a federation, and what they ask of its sites."""
+"""Bounds on a site's influence on a round: the defaults of a federation, and checks that they require."""
 
 from collections.abc import Iterable
 
@@ -10,25 +10,25 @@ from rofl.federation.site_info import SiteInfo
 
 
 def with_bounds(experiment: Experiment, config: ServerConfig) -> Experiment:
-    """Return the experiment with bounds on updates and with rollback, unless its user chose otherwise.
+    """Return the experiment with bounds on updates and with rollback, unless the user set them.
 
     Args:
         experiment: The settings.
-        config: The coordinator's; `config.settings` has what its user chose.
+        config: The coordinator's configuration; `config.settings` has the settings that the user changed.
     """
     wanted = {name: True for name in ("on", "rollback") if f"bounds.{name}" not in config.settings}
     return experiment.model_copy(update={"bounds": experiment.bounds.model_copy(update=wanted)})
 
 
 def check_robust(experiment: Experiment, masks: bool) -> None:
-    """Refuse a robust mean where sums are masked.
+    """Refuse a robust mean if sums are masked.
 
     Args:
         experiment: The settings.
-        masks: Whether sums are masked, or would be unless somebody says otherwise.
+        masks: Whether sums are masked, or are masked by default.
 
     Raises:
-        UserError: If both are asked for.
+        UserError: If both are requested.
     """
     if experiment.server.robust != "none" and masks:
         problem = f"--robust {experiment.server.robust} needs the update of each site, and masks hide it."
@@ -36,10 +36,12 @@ def check_robust(experiment: Experiment, masks: bool) -> None:
 
 
 def check_shares(sites: Iterable[SiteInfo], experiment: Experiment) -> None:
-    """Refuse to begin where one site of three or more declares nearly all samples: it would make the model alone.
+    """Refuse to start a run in which one of three or more sites declares nearly all samples.
+
+    Such a site would determine the model alone.
 
     Args:
-        sites: What each site said about itself.
+        sites: The greetings of the sites.
         experiment: The settings.
 
     Raises:
@@ -49,7 +51,6 @@ def check_shares(sites: Iterable[SiteInfo], experiment: Experiment) -> None:
     total = sum(site.samples for site in known)
     for site in known if experiment.bounds.on and len(known) >= FEWEST else ():
         if site.samples > most * total:
-            problem = (
-                f"{site.name} says that it has {site.samples} of all {total} samples: its updates would make the model."
-            )
-            raise UserError(problem, f"--set bounds.max_share=1 if that is true; it is {most:g}")
+            problem = f"{site.name} says that it has {site.samples} of all {total} samples"
+            hint = f"--set bounds.max_share=1 if that is true; it is {most:g}"
+            raise UserError(f"{problem}: its updates would determine the model.", hint)

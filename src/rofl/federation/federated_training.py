@@ -1,4 +1,4 @@
-"""The rounds of a run with sites, and its end."""
+"""Training with sites: run the rounds, collect the final reports, and write the summary."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from rofl.config.schema import Experiment
 from rofl.data.federated import FederatedDataset
 from rofl.federation.event_log import EventLog
-from rofl.federation.farewells import FAREWELLS_FILE, Farewells
+from rofl.federation.final_reports import REPORTS_FILE, FinalReports
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.masking.choice import check_masks, uses_masks
 from rofl.federation.round_driver import RoundDriver
@@ -32,7 +32,7 @@ from rofl.training.runner import Run
 
 
 def _ignore(_: object) -> None:
-    """The default of callbacks."""
+    """Do nothing; the default callback."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class ServeCallbacks:
     """The callbacks of a running coordinator.
 
     Attributes:
-        on_message: Called with sentences for people.
-        on_start: Called with the experiment, once all sites are connected.
+        on_message: Called with status messages for the user.
+        on_start: Called with the experiment before the first round, once enough sites are connected.
         listener: Called after every round.
     """
 
@@ -52,10 +52,10 @@ class ServeCallbacks:
 
 @dataclass(frozen=True)
 class ServerEngine(Engine):
-    """Runs the rounds with sites.
+    """The engine of a run with sites.
 
-    Accuracy is that on the coordinator's own test set where the settings name a data set, else that on the samples
-    that the sites hold out.
+    Accuracy is measured on the coordinator's own test set if the settings name a data set, and otherwise on the
+    samples that the sites hold out.
     """
 
     engine: FlowerEngine
@@ -64,27 +64,27 @@ class ServerEngine(Engine):
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
-        """For each client the round of the state that it keeps."""
+        """The round of the newest client state, by client."""
         return self.engine.state_rounds
 
     def run_round(
         self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
     ) -> RoundResult:
-        """Run one round with the sites; those in `aside` are neither asked to train nor to test."""
+        """Run one round with the sites; those in `aside` neither train nor evaluate."""
         return self.engine.run_round(server_state, index, cautious, aside)
 
     def evaluate(self, server_state: ServerState, index: int) -> Evaluation:
-        """Return accuracy and counts by class; nothing where no site answers."""
+        """Return accuracy and counts by class; both are None if no site answers."""
         if self.test is None:
             return self.engine.evaluate(server_state, index, self.classes)
         return evaluate(*self.test, server_state)
 
     def overlap_evaluation(self) -> bool:
-        """Return False: the sites are busy with the next round."""
+        """Return False, because the sites are busy with the next round."""
         return False
 
     def on_checkpoint(self) -> None:
-        """Do nothing: each site keeps its client states itself."""
+        """Do nothing, because each site stores its own client state."""
 
 
 def train_with_sites(
@@ -95,15 +95,15 @@ def train_with_sites(
     callbacks: ServeCallbacks,
     data_dir: Path | None,
 ) -> Run:
-    """Run the rounds that are left, collect the sites' reports, and write the summary.
+    """Run the remaining rounds, collect the sites' reports, and write the summary.
 
     Args:
         run_dir: The run folder.
         experiment: The settings, which all sites have agreed to.
         registry: The sites.
         config: How long to wait for sites, and for how many.
-        callbacks: What to call on the way.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
+        callbacks: The run's callbacks.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
     """
     with ExitStack() as stack:
         if experiment.data.at_sites:
@@ -126,7 +126,7 @@ def train_with_sites(
         callbacks.on_message(
             f"Sums of sites are {'masked: this machine sees no single one' if masks else 'not masked'}."
         )
-        engine = FlowerEngine(driver, config.timeout, masks, farewells=Farewells(run_dir.path / FAREWELLS_FILE))
+        engine = FlowerEngine(driver, config.timeout, masks, final_reports=FinalReports(run_dir.path / REPORTS_FILE))
         test = None
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)
@@ -146,7 +146,7 @@ def train_with_sites(
 
 
 def _with_log(listener: Listener | None, log: EventLog) -> Listener:
-    """Return a listener that also logs rounds that were undone and sites that were set aside."""
+    """Return a listener that also logs undone rounds and sites that are set aside."""
 
     def logged(experiment: Experiment, record: RoundRecord) -> None:
         for event in record.warnings:
@@ -159,7 +159,7 @@ def _with_log(listener: Listener | None, log: EventLog) -> Listener:
 
 
 def _history_for_sites(history: Sequence[RoundRecord]) -> str:
-    """Return the records of all rounds as JSON, without the cohorts: sites are not told about each other."""
+    """Return the records of all rounds as JSON, without the cohorts, which sites must not learn."""
     hidden: dict[str, object] = {"cohort": [], "dropped": {}, "suspects": []}
     anonymous = [
         record.model_copy(

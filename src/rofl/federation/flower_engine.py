@@ -1,11 +1,11 @@
-"""The engine of `rofl serve`: rounds with sites that are reached through Flower."""
+"""The engine of `rofl serve`, which runs rounds with sites over Flower."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import RecordDict
 
-from rofl.federation.farewells import Farewells
+from rofl.federation.final_reports import FinalReports
 from rofl.federation.messaging import send_and_receive
 from rofl.federation.noise_exchange import estimate_label_noise
 from rofl.federation.noise_records import put_noise
@@ -18,20 +18,20 @@ from rofl.methods.base import ServerState
 from rofl.simulation.rounds import RoundResult
 from rofl.training.held_out import Evaluation
 
-_LAST_CALL = 60.0  # seconds in which a site that is away after the last round may come back for its list of suspects
-_GOODBYE = 3.0  # seconds to say that everything has arrived
+_LAST_CALL = 60.0  # seconds in which a site that is away after the last round may reconnect for its list of suspects
+_GOODBYE = 3.0  # seconds to confirm to the sites that everything has arrived
 
 
 @dataclass(frozen=True)
 class FlowerEngine:
-    """Trains, tests and ends a run with sites, over a Flower Grid.
+    """Trains, evaluates and finishes a run with sites, over a Flower Grid.
 
     Attributes:
         driver: Makes the requests of a round and aggregates the replies.
         timeout: Seconds that a site may take for its part of a round.
-        masks: Whether sites mask their sums, so that only those over all sites are known here.
-        aside: Sites that are set aside in the rounds under way.
-        farewells: What is known already of the sites' last answers.
+        masks: Whether sites mask their sums, so that only sums over all sites are known here.
+        aside: Sites that are set aside in the current round.
+        final_reports: The final reports that have arrived so far.
         votes: Each site's newest vote: whether it objects to the model.
     """
 
@@ -39,19 +39,19 @@ class FlowerEngine:
     timeout: float = 3600.0
     masks: bool = False
     aside: set[int] = field(default_factory=set)
-    farewells: Farewells = field(default_factory=Farewells)
+    final_reports: FinalReports = field(default_factory=FinalReports)
     votes: dict[int, bool] = field(default_factory=dict)
 
     @property
     def sites(self) -> SiteRequests:
-        """Requests to the sites."""
+        """The object that sends requests to the sites."""
         return SiteRequests(
             self.driver.registry, self.driver.settings, self.timeout, self.masks, self.aside, self.votes
         )
 
     @property
     def state_rounds(self) -> Mapping[int, int]:
-        """For each client the round of the state that it keeps."""
+        """The round of the newest client state, by client."""
         return self.driver.state_rounds
 
     def run_round(
@@ -63,10 +63,10 @@ class FlowerEngine:
             server_state: The server state before the round.
             index: The round, counted from 1.
             cautious: Whether to use the cautious form of the method.
-            aside: Sites that are neither asked to train nor to test, until the next round.
+            aside: Sites that neither train nor evaluate until the next round.
 
         Raises:
-            UserError: If no site of the round connects in time, or the SuperLink does not answer.
+            UserError: If too few sites of the round connect in time, or the SuperLink does not answer.
         """
         self.aside.clear()
         self.aside.update(aside)
@@ -80,24 +80,32 @@ class FlowerEngine:
         return result
 
     def evaluate(self, server_state: ServerState, index: int, classes: int) -> Evaluation:
-        """Return accuracy and counts by class on all samples that sites hold out; nothing where no site answers.
+        """Evaluate a model on the samples that the sites hold out.
 
         Args:
-            server_state: The model.
-            index: Its round.
-            classes: How many classes it has.
+            server_state: The server state with the model.
+            index: The round that produced it.
+            classes: The number of classes of the model.
+
+        Returns:
+            Accuracy and counts by class, which are None if no site answers, and the sites' votes.
         """
         request = encode_request(RoundRequest(self.driver.settings, index), server_state.evaluated())
         registry = self.driver.registry
         asked = frozenset(registry.sites) - self.aside
         self.votes.clear()
-        replies = self.sites.count("evaluate", request, lambda _, reply: SiteEvaluation.decode(reply, classes), asked)
+        pattern = self.driver.method.held_out_pattern(server_state)
+
+        def decode(_: Sequence[int], reply: RecordDict) -> SiteEvaluation:
+            return SiteEvaluation.decode(reply, classes, pattern)
+
+        replies = self.sites.count("evaluate", request, decode, asked)
         declared = {client: site.samples for client, site in registry.sites.items()}
         declared[ALL_SITES] = sum(declared[client] for client in asked)
         counted = [each for client, each in replies.found.items() if each.is_plausible(declared[client])]
         problem = replies.problem
         if len(counted) < len(replies.found):
-            registry.on_message("Counts of more held-out samples than sites declared samples are not used.")
+            registry.on_message("Counts over more held-out samples than the sites declared are not used.")
             problem = problem or ("it counts more held-out samples than were declared" if self.masks else "")
         objections = [registry.name(client) for client, objects in sorted(self.votes.items()) if objects]
         if objections:
@@ -107,48 +115,48 @@ class FlowerEngine:
         return Evaluation(*pooled, len(self.votes), len(objections), problem, replies.suspects)
 
     def finish(self, server_state: ServerState, index: int, history: str, classes: int) -> SiteReports:
-        """Tell all sites that training is over; each audits its labels and sends counts.
+        """Tell all sites that training is over; each site audits its labels and sends counts.
 
-        Before that the label noise is estimated from sums of all sites, so that each judges its labels by it. What
-        arrives is kept in `farewells` at once: a coordinator that is killed on the way goes on from there. Sites stay
-        until `confirm` is called.
+        First estimates the label noise from sums of all sites, so that every site audits its labels with the same
+        estimate. Replies are stored in `final_reports` as they arrive; a coordinator that is killed then continues with
+        the missing ones. Sites stay connected until `confirm` is called.
 
         Args:
-            server_state: The final one, which is sent in full precision.
+            server_state: The final server state, which is sent in full precision.
             index: The last round.
             history: The records of all rounds, as a JSON list.
-            classes: How many classes the model has.
+            classes: The number of classes of the model.
 
         Returns:
-            What the sites found; with masks, over all of them together.
+            The reports of the sites; with masks, one report over all of them.
         """
-        registry, farewells = self.driver.registry, self.farewells
+        registry, final_reports = self.driver.registry, self.final_reports
         wait, asked = min(_LAST_CALL, self.driver.wait), RoundRequest(self.driver.settings, index)
-        registry.wait_for_stragglers(asked, wait, farewells.finished)
-        away = set(registry.members) - registry.connected().keys()  # they were waited for already
+        registry.wait_for_stragglers(asked, wait, final_reports.finished)
+        away = set(registry.members) - registry.connected().keys()  # already waited for above
         content = encode_request(asked, server_state, exact=True)
-        noise = estimate_label_noise(self.sites, farewells, content, classes)
+        noise = estimate_label_noise(self.sites, final_reports, content, classes)
         content = put_noise(content, noise)
 
         def decode(clients: Sequence[int], reply: RecordDict) -> SiteReport:
             return SiteReport.decode(reply, classes, sum(registry.samples(client) for client in clients))
 
-        if self.masks and farewells.together is None:
-            asked_before = farewells.counted or None  # sites answer sums over the same sites only
+        if self.masks and final_reports.together is None:
+            asked_before = final_reports.counted or None  # sites refuse a second sum over other sites
             found = self.sites.count("query.report", content, decode, asked_before)
-            farewells.add_sum(list(found.found.values()))
+            final_reports.add_sum(list(found.found.values()))
         content = readdress(content, RoundRequest(self.driver.settings, index, history=history))
-        registry.wait_for_stragglers(asked, wait, farewells.finished | away)  # a site may have restarted meanwhile
-        nodes = {client: each for client, each in registry.connected().items() if client not in farewells.finished}
+        registry.wait_for_stragglers(asked, wait, final_reports.finished | away)  # a site may have restarted meanwhile
+        nodes = {client: each for client, each in registry.connected().items() if client not in final_reports.finished}
 
         def take(client: int, reply: RecordDict) -> None:
-            farewells.add(client, None if self.masks else decode([client], reply))
+            final_reports.add(client, None if self.masks else decode([client], reply))
 
         self.sites.collect("query.finish", content, nodes, take)
-        return farewells.result()
+        return final_reports.result()
 
     def confirm(self) -> None:
-        """Tell the sites that everything has arrived, so that they can end; wait a few seconds at most."""
+        """Tell the sites that everything has arrived, so that they can end; waits three seconds at most."""
         registry = self.driver.registry
         nodes = registry.connected()
         request = encode_request(RoundRequest(self.driver.settings))

@@ -1,4 +1,4 @@
-"""Checks of a site's greeting before it is admitted: one site must not be able to stop all others."""
+"""Checks of a site's greeting before the site is admitted, so that one site cannot stop all others."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rofl.errors import UserError
 from rofl.federation.masking.peers import FEWEST, Peer, certified_owner
 from rofl.federation.site_info import SiteInfo
 
-_MOST_CLASSES, _MOST_TEXT = 10_000, 300_000  # of all sites together; sites refuse settings of more than 2^20 characters
+_MOST_CLASSES, _MOST_TEXT = 10_000, 300_000  # over all sites; sites refuse settings of more than 2^20 characters
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Conditions:
     """The requirements for a site's greeting.
 
     Attributes:
-        own_data: Whether it must say which classes and which form of data it has.
-        masks: Whether it must have a key for masks.
-        classes: The run's classes, where they are agreed on; a site that comes later must have no others.
-        max_share: The largest share of all samples that one site of three or more may say it has, once a run goes on.
+        own_data: Whether the greeting must name the classes and the form of the site's data.
+        masks: Whether the greeting must have a key for masks.
+        classes: The agreed classes of the run, empty before they are agreed; a later site must have no others.
+        max_share: The largest share of all samples that one of three or more sites may declare during a run.
     """
 
     own_data: bool = False
@@ -34,17 +34,17 @@ class Conditions:
 def check_number(
     site: SiteInfo, numbers: Collection[int], others: Mapping[int, SiteInfo], without: Collection[int], clients: int = 0
 ) -> None:
-    """Refuse a site whose number is not one of this run, or is another's.
+    """Refuse a site whose number does not belong to this run, or belongs to another site.
 
     Args:
-        site: What it said.
-        numbers: Those that a site may have.
-        others: What other sites said before, and perhaps this one.
-        without: The numbers of sites that are gone for good.
-        clients: How many sites there are to be, where they choose their numbers; 0 where their keys tell them.
+        site: The site's greeting.
+        numbers: The numbers that a site may have.
+        others: The known greetings by number; this site's earlier greeting may be among them.
+        without: The numbers of sites that were taken out of the run.
+        clients: The number of sites of the run, if sites choose their own numbers; 0 if keys determine them.
 
     Raises:
-        UserError: It says why.
+        UserError: If the number is refused.
     """
     if site.client not in numbers and clients:
         raise UserError(f"{site.name} says that it is number {site.client}, and there are {clients}, counted from 0.")
@@ -60,17 +60,17 @@ def check_number(
 def check_greeting(
     site: SiteInfo, conditions: Conditions, others: Mapping[int, SiteInfo], peer: Peer, authority: bytes
 ) -> None:
-    """Refuse a site with which the run could not begin or go on.
+    """Refuse a site with which the run could not start or continue.
 
     Args:
-        site: What it said.
-        conditions: What it must say.
-        others: What other sites said before.
-        peer: The same site, as the others would know it for masks.
+        site: The site's greeting.
+        conditions: The requirements for it.
+        others: The greetings of other sites.
+        peer: The same site as other sites see it for masks.
         authority: The certificate of the federation's authority, as PEM; empty without credentials.
 
     Raises:
-        UserError: It says why.
+        UserError: If the greeting does not meet the conditions.
     """
     if conditions.own_data and not site.classes:
         raise UserError(f"{site.name} does not say which data and classes it has.", "rofl join --data PATH there")
@@ -83,13 +83,14 @@ def check_greeting(
     samples = [other.samples for client, other in others.items() if client != site.client]
     if len(samples) + 1 >= FEWEST and site.samples > conditions.max_share * (site.samples + sum(samples)):
         problem = f"{site.name} says that it has {site.samples} samples, and all others {sum(samples)}"
-        raise UserError(f"{problem}: its updates would make the model.", "--set bounds.max_share=1 if that is true")
+        hint = "--set bounds.max_share=1 if that is true"
+        raise UserError(f"{problem}: its updates would determine the model.", hint)
     if conditions.masks:
         _check_mask_key(site, others, peer, authority)
 
 
 def _check_mask_key(site: SiteInfo, others: Mapping[int, SiteInfo], peer: Peer, authority: bytes) -> None:
-    """Refuse a key that other sites would refuse: they would take part in no sum with it."""
+    """Refuse a key that other sites would refuse, since they would then take part in no sum."""
     if not peer.key:
         raise UserError(f"{site.name} has no key for masks.", "a newer rofl there, or --no-masks here")
     if any(other.mask_key == peer.key for client, other in others.items() if client != site.client):
@@ -97,7 +98,7 @@ def _check_mask_key(site: SiteInfo, others: Mapping[int, SiteInfo], peer: Peer, 
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(peer.key))
     except ValueError as error:
-        raise UserError(f"{site.name} sends a key for masks that is none.") from error
+        raise UserError(f"{site.name} sends an invalid key for masks.") from error
     if authority and not peer.certificate:
         hint = "rofl serve --init KEYS --site NAME, with any site's name, or --no-masks"
         raise UserError(f"There is no certificate of {site.name}'s key, which other sites need for masks.", hint)

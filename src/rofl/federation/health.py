@@ -1,6 +1,6 @@
 """Health checks of a coordinator or a site, for containers and clusters.
 
-For that reason it imports the standard library only: torch alone would take seconds each time.
+Imports the standard library only, because importing torch would add seconds to every check.
 """
 
 import json
@@ -14,22 +14,22 @@ from typing import BinaryIO
 
 from rofl.errors import UserError, one_line
 
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # addresses to listen on, and how to reach them from here
-_SECONDS = 5.0  # for an answer
-_MOST = 2**20  # bytes that are read at once; of a longer log, its end
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # wildcard address -> loopback address that reaches it
+_SECONDS = 5.0  # timeout for an answer
+_MOST = 2**20  # bytes to read at once; of a longer log only the end is read
 
 
 def check_health(folder: Path) -> str:
-    """Return one sentence about the coordinator or the site that works in a run folder on this machine.
+    """Return the state of the coordinator or site of a run folder, in one sentence.
 
-    A coordinator is well if its gateway answers with a certificate of its own federation. A site, which has no port, is
-    well if it has joined. Whoever has finished is well.
+    A coordinator is healthy if its gateway answers with a certificate of its own federation. A site has no port; it is
+    healthy if it has joined. A finished run is healthy.
 
     Args:
         folder: The run folder of `rofl serve` or `rofl join`.
 
     Raises:
-        UserError: If the coordinator does not answer, no run was started in this folder, or a file of it is a link.
+        UserError: If the coordinator does not answer, no run was started in this folder, or one of its files is a link.
     """
     if _read_end(folder / "summary.json") is not None:
         return f"The run in {folder} is finished."
@@ -45,7 +45,7 @@ def check_health(folder: Path) -> str:
 
 
 def _open(path: Path) -> BinaryIO | None:
-    """Open a regular file of a run folder; None where there is none. It may have been made by somebody else."""
+    """Open a regular file of a run folder without following links; None if there is no such file."""
     try:
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):
@@ -60,7 +60,7 @@ def _open(path: Path) -> BinaryIO | None:
 
 
 def _read_end(path: Path) -> bytes | None:
-    """Return the last bytes of a file; None where there is none."""
+    """Return the last `_MOST` bytes of a file; None if there is no such file."""
     file = _open(path)
     if file is None:
         return None
@@ -78,11 +78,14 @@ def _count_lines(path: Path) -> int:
 
 
 def _ask_gateway(path: Path, settings: bytes) -> None:
-    """Ask the coordinator's own port which start this is; the certificate need not be for this machine's own name.
+    """Send a request to the coordinator's gateway; the certificate need not name this machine's own host.
 
     Args:
-        path: The file of its settings, for messages.
+        path: The file of the coordinator's settings, for error messages.
         settings: The content of the file.
+
+    Raises:
+        UserError: If the settings cannot be used, or no coordinator answers.
     """
     try:
         found = tomllib.loads(settings.decode())
@@ -101,9 +104,9 @@ def _ask_gateway(path: Path, settings: bytes) -> None:
     try:
         connection.request("GET", "/v1/rofl")
         status = connection.getresponse().status
-    except (OSError, HTTPException, ValueError) as error:  # a ValueError: what is no name of a host
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: an invalid host name
         raise UserError(f"The coordinator does not answer at port {port} ({error}).", "rofl serve --resume") from error
     finally:
         connection.close()
     if status != 200:
-        raise UserError(f"What answers at port {port} is no coordinator (HTTP {status}).", "rofl serve --resume")
+        raise UserError(f"The server at port {port} is not a coordinator (HTTP {status}).", "rofl serve --resume")

@@ -1,4 +1,4 @@
-"""Making of a federation's keys and certificates: an authority, the coordinator's certificate, a key for each site."""
+"""Creation of a federation's credentials: an authority, the coordinator's certificate, and a key for each site."""
 
 import ipaddress
 import re
@@ -27,7 +27,7 @@ from rofl.federation.credentials import (
 )
 
 _CA_LIFE, _SERVER_LIFE, _RENEWAL = timedelta(days=3650), timedelta(days=825), timedelta(days=90)
-_HERE = ("localhost", "127.0.0.1", "::1")  # where the coordinator's own programs connect
+_HERE = ("localhost", "127.0.0.1", "::1")  # hosts at which the coordinator's own programs connect
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?)*")
 _AUTHORITY, _COORDINATOR = (
     x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("rofl federation", "rofl coordinator")
@@ -37,17 +37,17 @@ _AUTHORITY, _COORDINATOR = (
 def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], renew: Sequence[str] = ()) -> None:
     """Write `folder/server` for the coordinator and `folder/sites/<name>` for each site.
 
-    A second call adds to the folder: no key is ever overwritten, sites keep their numbers, and the coordinator's
-    certificate is renewed only if it lacks one of the hosts or will soon expire.
+    A second call adds to the folder. It keeps all keys but those of sites in `renew`, and all numbers of sites. It
+    renews the coordinator's certificate only if that lacks one of the hosts or will soon expire.
 
     Args:
-        folder: Where to write; `ca.key` in it can admit further sites; no other program needs it.
-        sites: Names of sites; those that are not there yet are appended in this order.
-        hosts: Names or IP addresses under which sites reach the coordinator.
-        renew: Names of sites that get a new key in place of the old one, also where that was revoked.
+        folder: The folder to write. `ca.key` in it can admit further sites; no other program needs that file.
+        sites: The names of sites; new ones are appended in this order.
+        hosts: Host names or IP addresses at which sites reach the coordinator.
+        renew: The names of sites that get a new key, even if the old one was revoked.
 
     Raises:
-        UserError: If a name cannot be used, or a file that already exists cannot.
+        UserError: If a name is invalid, or an existing file cannot be used.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder.", "another --init")
@@ -73,7 +73,7 @@ def make_credentials(folder: Path, sites: Sequence[str], hosts: Sequence[str], r
 
 
 class _Authority:
-    """The federation's certificate authority; its own certificate is made when there is none yet."""
+    """The federation's certificate authority; writes its own certificate if there is none yet."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, path: Path) -> None:
         self._key = key
@@ -89,9 +89,9 @@ class _Authority:
         """Return a certificate for a key, as PEM.
 
         Args:
-            public: The key; the authority's own key gives its root certificate.
-            name: The subject.
-            life: For how long it is valid, from yesterday on.
+            public: The key to certify; the authority's own key gives its root certificate.
+            name: The subject of the certificate.
+            life: How long the certificate is valid, counted from yesterday.
             *others: Further extensions.
         """
         ca, start = (
@@ -113,7 +113,7 @@ class _Authority:
 
 
 def _certify(server: Path, hosts: Sequence[x509.GeneralName], authority: _Authority) -> None:
-    """Write the coordinator's certificate, unless the present one names all hosts and is valid for long enough."""
+    """Write the coordinator's certificate, unless the existing one names all hosts and is valid long enough."""
     key, path = _key(server / "server.key", PrivateFormat.PKCS8), server / "server.pem"
     if path.exists():
         old = load_file(path, x509.load_pem_x509_certificate)
@@ -128,21 +128,21 @@ def _certify(server: Path, hosts: Sequence[x509.GeneralName], authority: _Author
 
 
 def _certify_site(path: Path, name: str, public: ec.EllipticCurvePublicKey, authority: _Authority) -> None:
-    """Write the certificate by which other sites know a site's key, unless the present one is valid for long enough."""
+    """Write the certificate that other sites verify a site's key with, unless the existing one is valid long enough."""
     if path.exists():
         old = load_file(path, x509.load_pem_x509_certificate)
         lasts = old.not_valid_after_utc - datetime.now(UTC) > _RENEWAL
-        with suppress(InvalidSignature, ValueError):  # of another authority
+        with suppress(InvalidSignature, ValueError):  # issued by another authority
             old.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
             if lasts and old.public_key() == public:
                 return
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])  # which the coordinator's own does not have
+    purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])  # tells it from the coordinator's certificate
     atomic.atomic_write(path, authority.sign(public, subject, _SERVER_LIFE, purpose))
 
 
 def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurvePublicKey:
-    """Write a site's folder and return its public key; a key that an interrupted call left there is used."""
+    """Write a site's folder and return its public key; reuses a key that an interrupted call left there."""
     public = _key(folder / "site.key", PrivateFormat.OpenSSH).public_key()
     atomic.atomic_write(folder / "site.pub", f"{_openssh(public)} {folder.name}\n")
     atomic.atomic_write(folder / "ca.crt", authority.certificate)
@@ -151,7 +151,7 @@ def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurveP
 
 
 def _key(path: Path, form: PrivateFormat) -> ec.EllipticCurvePrivateKey:
-    """Return the private key of a file, made if there is none; its folder is closed to other users first."""
+    """Return the private key in a file, and create it if needed, in a folder that only this user can read."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     if not path.exists():

@@ -9,17 +9,17 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from rofl.core.fixed_point import TENSOR_BITS
 
-_MAX_LAYOUT, _MAX_NUMBERS, _MAX_NAME = 2**20, 100, 100  # characters, numbers, characters: nobody fills our log
-_SCALED = ("model", "aux")  # groups whose integers are in fixed point
+_MAX_LAYOUT, _MAX_NUMBERS, _MAX_NAME = 2**20, 100, 100  # characters, numbers, characters: bounds the size of log lines
+_SCALED = ("model", "aux")  # groups whose integers are fixed-point numbers
 
 
 class MessageFacts(TypedDict):
     """The content of a message.
 
     Attributes:
-        bytes: Of all arrays together.
-        tensors: One text for each, such as "model/head.weight float32 (10, 64)".
-        norm: The Euclidean norm of each group of tensors, as of one vector.
+        bytes: The size of all arrays together.
+        tensors: A description of each tensor, such as "model/head.weight float32 (10, 64)".
+        norm: The Euclidean norm of each group of tensors, taken as one vector.
         numbers: Weight, losses and counts, by name.
     """
 
@@ -30,7 +30,7 @@ class MessageFacts(TypedDict):
 
 
 def describe_content(content: RecordDict) -> MessageFacts:
-    """Return what a message of sums holds; it was checked, or made here."""
+    """Describe a message of sums that was checked before, or made by this process."""
     arrays, layout, sums = content.get("arrays"), content.get("layout"), content.get("sums")
     facts = MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
     if isinstance(sums, MetricRecord):
@@ -52,7 +52,7 @@ def describe_content(content: RecordDict) -> MessageFacts:
 
 
 def describe_received(content: RecordDict) -> MessageFacts:
-    """Return what a message from elsewhere holds, as far as it can be read; nothing in it was checked yet."""
+    """Describe an unchecked message from the other side; the description is empty if it cannot be read."""
     nothing = MessageFacts(bytes=0, tensors=[], norm={}, numbers={})
     layout, sums = content.get("layout"), content.get("sums")
     if isinstance(layout, ConfigRecord) and len(str(layout.get("tensors"))) > _MAX_LAYOUT:
@@ -61,13 +61,13 @@ def describe_received(content: RecordDict) -> MessageFacts:
         return nothing
     try:
         return describe_content(content)
-    except Exception:  # numpy and json raise errors of many types on bytes from elsewhere
+    except Exception:  # numpy and json raise errors of many types on untrusted bytes
         return nothing
 
 
 def _floats(
     vector: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", kind: str
 ) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    if kind == "bfloat16":  # which numpy does not have: the upper half of a float32
+    if kind == "bfloat16":  # numpy has no bfloat16, which is the upper half of a float32
         return (vector.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return vector.astype(np.float64)

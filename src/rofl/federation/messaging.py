@@ -1,4 +1,4 @@
-"""Requests to sites and their replies, with sites that restart, drop out or do not answer in time."""
+"""Requests to sites and their replies; handles sites that restart, drop out or do not answer in time."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +15,9 @@ from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
 
 _POLL = 0.1  # seconds between two polls for replies; Flower's own send_and_receive waits 3
 _POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
-_GRACE = 30.0  # seconds in which a site that dropped out may come back and is sent its request again
+_GRACE = 30.0  # seconds in which a site that dropped out may reconnect and receive its request again
 
-_MAX_REASON = 300  # characters of a site's reason for a failure
+_MAX_REASON = 300  # characters of the reason that a site gives for a failure
 
 LATE, LOST = "it did not answer within", "its connection was lost"
 
@@ -30,7 +30,7 @@ class NodeConnection:
 
     Attributes:
         node: Flower's id of the node.
-        since: When the connection was made; another value means that the site was restarted.
+        since: The time at which the connection was made; it changes when the site is restarted.
         key: The node's public key; empty without TLS.
     """
 
@@ -40,7 +40,7 @@ class NodeConnection:
 
 
 def nodes_online(grid: Grid) -> list[NodeConnection]:
-    """Return all connections that the SuperLink has now."""
+    """Return all current connections of the SuperLink."""
     nodes = _call_superlink(grid.get_nodes)
     return [NodeConnection(node.node_id, node.last_activated_at, node.public_key) for node in nodes]
 
@@ -55,23 +55,23 @@ def send_and_receive(
 ) -> Iterator[tuple[int, RecordDict | str]]:
     """Send each receiver its request, and yield (receiver, reply) as replies arrive.
 
-    A site that was restarted while it had a request is sent it again: handling a request is idempotent.
+    A site that restarts before it has answered is sent its request again, because handling a request is idempotent.
 
     Args:
         grid: Flower's connection to the sites.
         kind: Flower's message type, such as "train".
-        requests: The request of each receiver; receivers are numbers that the caller chooses.
+        requests: The request to each receiver; receivers are numbers that the caller chooses.
         nodes: The connection of each receiver.
-        refresh_nodes: Returns the connections as they are now.
-        timeout: Seconds until the last reply must be there.
+        refresh_nodes: Returns the current connections.
+        timeout: Seconds after which missing replies count as late.
 
     Yields:
         Each receiver once, with the content of its reply, or with the reason why there is none.
     """
     sent: dict[str, int] = {}  # message id -> receiver
     connections = dict(nodes)
-    away_since: dict[int, float] = {}  # by what Flower answers
-    absent_since: dict[int, float] = {}  # by the list of connections
+    away_since: dict[int, float] = {}  # according to Flower's error replies
+    absent_since: dict[int, float] = {}  # according to the list of connections
     waiting = set(requests)
 
     def send(receiver: int) -> None:
@@ -112,35 +112,35 @@ def send_and_receive(
 
 
 def push_request(grid: Grid, kind: str, request: RecordDict, connection: NodeConnection, timeout: float) -> str | None:
-    """Send a request, and return the message's id; None where the SuperLink does not take it.
+    """Send a request and return the message's id; None if the SuperLink does not accept it.
 
     Args:
         grid: Flower's connection to the sites.
         kind: Flower's message type.
-        request: What to send.
+        request: The message.
         connection: The receiver.
-        timeout: Seconds until Flower may forget it.
+        timeout: Seconds after which Flower may drop the message.
     """
     message = Message(request, connection.node, kind, ttl=max(timeout, 1.0))
     return next(iter(_call_superlink(partial(grid.push_messages, [message]))), None)
 
 
 def pull_replies(grid: Grid, message_ids: list[str]) -> list[Message]:
-    """Return the replies to some messages, as far as they have arrived."""
+    """Return the replies to some messages that have arrived."""
     return list(_call_superlink(partial(grid.pull_messages, message_ids))) if message_ids else []
 
 
 def error_reason(reply: Message) -> str:
-    """Return why a reply is an error, in one line that is safe to print.
+    """Return the reason of an error reply, in one line that is safe to print.
 
-    Flower writes "<class 'ValueError'>:<'text'>", of which the text is returned; a site may write anything.
+    Flower writes "<class 'ValueError'>:<'text'>", of which only the text is returned. A site may send any other text.
     """
     text = reply.error.reason or "it failed"
     return one_line((text.partition(":<'")[2].removesuffix("'>") or text)[:_MAX_REASON])
 
 
 def _call_superlink(call: Callable[[], T]) -> T:
-    """Return what a call returns; a SuperLink that does not answer ends the run in one sentence."""
+    """Call a function and return its result; raise a UserError if the SuperLink does not answer."""
     try:
         return call()
     except httpx.HTTPError as error:

@@ -1,4 +1,4 @@
-"""Settings that fit all sites with data of their own, from what each of them says about it."""
+"""Choice of settings that suit all sites, from the descriptions of their own data."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -14,15 +14,15 @@ from rofl.federation.site_info import SiteInfo
 
 
 def negotiate(sites: Sequence[SiteInfo], changes: Settings, clients: int = 0) -> Experiment:
-    """Return settings for all: every class that any site has, one image size, and what suits the number of samples.
+    """Return settings for all sites: the classes of any site, one form of data, and defaults for the sample count.
 
     Args:
-        sites: What each site said about its data.
-        changes: Settings with dotted keys that the coordinator was given; they count more than what is chosen here.
-        clients: How many sites there are, with those that are to come later; 0 for those that are here.
+        sites: The greetings of the sites, which describe their data.
+        changes: The user's settings, with dotted keys; they override what is chosen here.
+        clients: The number of sites, including those that join later; 0 for `len(sites)`.
 
     Raises:
-        UserError: If a site did not describe its data, or the settings do not fit together.
+        UserError: If a site does not describe its data, or the settings do not fit together.
     """
     tables = [site for site in sites if site.columns]
     if 2 * len(tables) == len(sites):
@@ -32,7 +32,7 @@ def negotiate(sites: Sequence[SiteInfo], changes: Settings, clients: int = 0) ->
         return _negotiate_tables(tables, changes, clients or len(sites))
     sides, channels = [], []
     for site in sites:
-        if site.columns:  # the smaller part: it is told with the first round that the others have images
+        if site.columns:  # a minority; it is refused in the first round, since the others have images
             continue
         if site.side is None or site.channels is None or not site.classes:
             raise UserError(
@@ -64,10 +64,10 @@ def _negotiate_tables(sites: Sequence[SiteInfo], changes: Settings, clients: int
 
 
 def _all_classes(sites: Sequence[SiteInfo]) -> list[str]:
-    """Return every class that any site has.
+    """Return the classes of all sites, sorted.
 
     Raises:
-        UserError: If there is only one.
+        UserError: If there is only one class.
     """
     classes = sorted({name for site in sites for name in site.classes}, key=natural)
     if len(classes) < 2:

@@ -1,4 +1,4 @@
-"""The label noise over all sites, estimated at the end of a run from sums that they send."""
+"""Estimation of the label noise over all sites, at the end of a run, from sums that the sites send."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from flwr.app import RecordDict
 from rofl.audit.held_out_noise import held_out_noise, match_rate
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, noise_of_sums
 from rofl.core.noise_posterior import noise_pattern
-from rofl.federation.farewells import Farewells
+from rofl.federation.final_reports import FinalReports
 from rofl.federation.noise_records import (
     add_sums,
     decode_predictions,
@@ -19,16 +19,18 @@ from rofl.federation.noise_records import (
 from rofl.federation.site_requests import SiteRequests
 
 
-def estimate_label_noise(sites: SiteRequests, known: Farewells, request: RecordDict, classes: int) -> LabelNoise | None:
-    """Return the label noise as the sums of all sites give it; None where there are none that can be used.
+def estimate_label_noise(
+    sites: SiteRequests, known: FinalReports, request: RecordDict, classes: int
+) -> LabelNoise | None:
+    """Estimate the label noise from sums over all sites; None if there are no usable sums.
 
-    It is decided before the first site ends: a coordinator that is resumed later sends the others the same.
+    No sums are requested once a site has finished, so that a resumed coordinator sends the same estimate to the others.
 
     Args:
-        sites: The sites.
-        known: What is known already of the sites' last answers; what arrives is kept there at once.
+        sites: Sends requests to the sites.
+        known: The final answers that have arrived so far; new sums are stored there as they arrive.
         request: A request with the final model.
-        classes: How many classes the model has.
+        classes: The number of classes of the model.
     """
     registry, counted = sites.registry, set[int]()
 
@@ -51,7 +53,9 @@ def estimate_label_noise(sites: SiteRequests, known: Farewells, request: RecordD
     pattern = noise_pattern(total.counts)
     if known.sure is None and not known.finished:
         content, asked = put_noise_facts(request, total.mean_doubt, pattern), known.counted
-        found = sites.count("query.sure", content, lambda who, reply: decode_sure(reply, declared(who)), asked).found
+        found = sites.count(
+            "query.sure", content, lambda who, reply: decode_sure(reply, declared(who), pattern), asked
+        ).found
         sure = sum((each for each, _ in found.values()), start=SureSums(0, 0))
         if 0 < sure.samples <= total.samples:
             known.add_sure(sure, add_sums([each for _, each in found.values()]))
@@ -62,6 +66,8 @@ def estimate_label_noise(sites: SiteRequests, known: Farewells, request: RecordD
     noise = held_out_noise(known.held_out, pattern)
     if known.scores is None and not known.finished:
         content, asked = put_noise(request, noise), known.counted
-        scores = sites.count("query.scores", content, lambda who, reply: decode_scores(reply, declared(who)), asked)
-        known.add_scores(add_sums([*scores.found.values()]))
+        found_scores = sites.count(
+            "query.scores", content, lambda who, reply: decode_scores(reply, declared(who), noise), asked
+        ).found
+        known.add_scores(add_sums([*found_scores.values()]))
     return noise if known.scores is None else match_rate(noise, known.scores)

@@ -1,10 +1,10 @@
-"""The protocol between coordinator and sites: its version, requests that go down, and updates that come up.
+"""The protocol between coordinator and sites: its version, requests to sites, and updates from sites.
 
-Every request and every site's greeting carry `PROTOCOL`. Both sides compare it with their own and refuse another
-version in one sentence that says which side to update. What a site says about itself and its data is in
-`site_info`, `site_evaluation` and `site_report`; how tensors become Flower records is in `tensor_records`.
+Every request and every greeting carry `PROTOCOL`. Both sides compare it with their own version and refuse another one,
+with a message that says which side to update. The other messages of a site are in `site_info`, `site_evaluation` and
+`site_report`. `tensor_records` encodes tensors as Flower records.
 
-With `transport = "half"` in the settings, a server state to train or test with and an update travel as bfloat16.
+With `transport = "half"` in the settings, updates travel as bfloat16, and so do server states, but for the final one.
 """
 
 import tomllib
@@ -18,20 +18,20 @@ from rofl.errors import UserError
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
-PROTOCOL = 7  # raise it when a side of another version would misunderstand a message
-_FIRST_PROTOCOL = 1  # of rofl 0.1, whose messages carry no version
+PROTOCOL = 8  # increment when another version would misunderstand a message
+_FIRST_PROTOCOL = 1  # the version of rofl 0.1, whose messages carry none
 
 _MAX_SUMS, _MAX_NAME = 100, 100  # numbers of a message, and characters of a name
-# The names that 0.1 uses: a site of that version can still answer the greeting, and is then told to update.
+# The names of 0.1, so that a site of that version can still answer the first request and be told to update.
 _REQUEST, _STATE_ROUND = "order", "kept"
 
 
 class ProtocolError(UserError):
-    """Coordinator and site use different protocols. The text names versions only, so that it may be sent."""
+    """Coordinator and site use different protocols. The text may be sent, since it contains versions only."""
 
 
 class Refusal(UserError):
-    """A site does not do what it is asked for. The text names settings and conditions only, so that it may be sent."""
+    """A site refuses a request. The text may be sent, since it contains settings and conditions only."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class RoundRequest:
     """A request of the coordinator to a site, without the server state.
 
     Attributes:
-        settings: The experiment as TOML; "" while sites with data of their own are asked for a description of it.
+        settings: The experiment as TOML; "" while sites with their own data are asked to describe it.
         index: The round, counted from 1; 0 outside of rounds.
-        state_round: The round that left the client state to start from; 0 for none.
-        history: With the last request only: the records of all rounds, as a JSON list.
+        state_round: The round whose client state to start from; 0 for none.
+        history: The records of all rounds as a JSON list, in the last request only.
         cautious: Whether to train with the cautious form of the method.
     """
 
@@ -63,16 +63,16 @@ def check_protocol(theirs: object, name: str, our_name: str) -> None:
 
     Args:
         theirs: The version that the message carries; None for a message of rofl 0.1, which carries none.
-        name: Who sent it, such as "the coordinator" or a site's name.
-        our_name: Who reads it, such as "the site".
+        name: The sender, such as "the coordinator" or a site's name.
+        our_name: The receiver, such as "the site".
 
     Raises:
-        ProtocolError: If the version is not `PROTOCOL`, or is no version at all.
+        ProtocolError: If the version is not `PROTOCOL`, or not an integer.
 
     >>> check_protocol(1, "north", "the coordinator")
     Traceback (most recent call last):
     ...
-    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 7: update rofl at north.
+    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 8: update rofl at north.
     """
     version = _FIRST_PROTOCOL if theirs is None else theirs
     if not is_int(version):
@@ -87,9 +87,9 @@ def encode_request(request: RoundRequest, server_state: ServerState | None = Non
     """Return a request as a message to a site.
 
     Args:
-        request: What is asked.
-        server_state: The model and whatever else the method sends; None where the site needs none.
-        exact: Send float32 whatever the settings say, as is done with the final model.
+        request: The request.
+        server_state: The model and the other tensors that the method sends; None if the site needs none.
+        exact: Whether to send float32 regardless of the settings, as for the final model.
     """
     record = ConfigRecord({"protocol": PROTOCOL, "settings": request.settings, "round": request.index})
     record[_STATE_ROUND] = request.state_round
@@ -108,11 +108,11 @@ def decode_request(content: RecordDict, exact: bool = False) -> tuple[RoundReque
 
     Args:
         content: The message.
-        exact: Whether the server state must be float32, as that of the last request is.
+        exact: Whether the server state must be float32, as in requests after the last round.
 
     Raises:
         ProtocolError: If the coordinator uses another version of the protocol.
-        ValueError: If the message is not a request of ours.
+        ValueError: If the message is not a valid request.
     """
     record = content.get(_REQUEST)
     if not isinstance(record, ConfigRecord):
@@ -139,12 +139,12 @@ def request_round(content: RecordDict) -> int:
 
 
 def readdress(content: RecordDict, request: RoundRequest) -> RecordDict:
-    """Return a message with another request around the same arrays, which are not copied."""
+    """Return a message with another request and the same arrays, which are not copied."""
     return RecordDict({**content, _REQUEST: encode_request(request)[_REQUEST]})
 
 
 def encode_update(update: Update, bf16: bool = False) -> RecordDict:
-    """Return a client's update as a message; it holds sums over samples and nothing else."""
+    """Return a client's update as a message, which holds only sums over samples."""
     content = put_tensors(RecordDict(), bf16, model=update.model, aux=update.aux)
     return put_sums(content, {"weight": float(update.weight), **update.metrics})
 
@@ -152,10 +152,10 @@ def encode_update(update: Update, bf16: bool = False) -> RecordDict:
 def decode_update(content: RecordDict, bf16: bool = False) -> Update:
     """Return the update of a message that `encode_update` made.
 
-    Shapes and values are checked later, against what the method expects (`rofl.simulation.rounds.check_update`).
+    Does not check shapes and values; `rofl.simulation.rounds.check_update` compares them with what the method expects.
 
     Raises:
-        ValueError: If the message holds anything else.
+        ValueError: If the message holds no valid update.
     """
     sums = get_sums(content)
     if "weight" not in sums:
@@ -166,25 +166,29 @@ def decode_update(content: RecordDict, bf16: bool = False) -> Update:
 
 
 def put_sums(content: RecordDict, sums: Mapping[str, float]) -> RecordDict:
-    """Add named numbers to a message, as its record `sums`, and return it."""
+    """Add named numbers to a message, as its record `sums`, and return the message."""
     content["sums"] = MetricRecord({name: float(value) for name, value in sums.items()})
     return content
 
 
 def get_sums(content: RecordDict) -> dict[str, float]:
-    """Return the numbers that `put_sums` wrote; a ValueError says what else is there."""
+    """Return the numbers that `put_sums` wrote.
+
+    Raises:
+        ValueError: If there are none, too many, or any with an invalid name or type.
+    """
     record = content.get("sums")
     if not isinstance(record, MetricRecord):
         raise ValueError("it has no record 'sums'")
     if any(isinstance(value, list) for value in record.values()):
-        raise ValueError("its sums are no numbers")
+        raise ValueError("its sums are not numbers")
     if len(record) > _MAX_SUMS or not all(0 < len(name) <= _MAX_NAME and name.isprintable() for name in record):
         raise ValueError("its sums have names that cannot be used")
     return {name: float(value) for name, value in record.items() if not isinstance(value, list)}
 
 
 def is_int(value: object) -> TypeGuard[int]:
-    """Return whether a value from a message is an integer; Python counts True as one, and a message must not."""
+    """Return whether a value from a message is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

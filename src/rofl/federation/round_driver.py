@@ -1,6 +1,6 @@
-"""The server side of a round with sites: which requests to send, and what to make of the replies.
+"""The server side of a round with sites: make the requests, and aggregate the replies.
 
-Both ways of running a federation use it: `FlowerEngine`, the engine of `rofl serve`, which sends and receives by
+Both ways of running a federation use it: `FlowerEngine`, the engine of `rofl serve`, which sends and receives messages
 itself, and `MethodStrategy`, whose messages Flower's own loop sends.
 """
 
@@ -27,20 +27,20 @@ from rofl.simulation.rounds import (
     sample_cohort,
 )
 
-_MAX_REASON = 300  # characters; some of it may be what a site wrote
+_MAX_REASON = 300  # characters; the reason may contain a site's own text
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """A round that has begun.
+    """A round that has started.
 
     Attributes:
         index: The round, counted from 1.
-        server_state: The server state that it starts from.
-        cohort: The clients that were drawn, in the order in which their updates are added.
-        nodes: The connections of those that are there.
-        requests: The message for each of these.
-        started: When it began, by `time.perf_counter`.
+        server_state: The server state that the round starts from.
+        cohort: The drawn clients, in the order in which their updates are added.
+        nodes: The connections of the drawn clients that are connected.
+        requests: The message to each connected client.
+        started: The start time, by `time.perf_counter`.
         cautious: Whether the cautious form of the method is used.
         aside: Clients of the cohort that are not asked.
     """
@@ -56,7 +56,7 @@ class RoundPlan:
 
     @property
     def asked(self) -> list[int]:
-        """The clients of the cohort that may take part, connected or not."""
+        """The clients of the cohort that are not set aside, connected or not."""
         return [client for client in self.cohort if client not in self.aside]
 
 
@@ -65,15 +65,15 @@ class RoundDriver:
     """Makes the requests of a round and aggregates the replies.
 
     Attributes:
-        registry: The sites; all have been discovered.
+        registry: The sites of the run.
         method: The experiment's method.
-        cohort: How many clients train in a round.
-        seed: The experiment's.
+        cohort: The number of clients that train in a round.
+        seed: The experiment's seed.
         settings: The experiment as TOML, for the sites.
-        wait: Seconds to wait for sites where too few of the cohort are connected.
-        state_rounds: For each client the round whose state it is to start from; `aggregate` keeps it up to date.
-        declared: How many samples each site has, by what it said when it first connected to this coordinator.
-        quorum: How many sites of a round must be there, and must answer: else the model stays as it is.
+        wait: Seconds to wait for sites if too few of the cohort are connected.
+        state_rounds: The round whose state each client starts from; `aggregate` and `aggregate_sum` update it.
+        declared: The number of samples that each site declared when it first connected.
+        quorum: The number of sites of a round that must be connected, and must answer for the model to change.
     """
 
     registry: SiteRegistry
@@ -89,13 +89,16 @@ class RoundDriver:
     def begin(
         self, server_state: ServerState, index: int, cautious: bool = False, aside: frozenset[int] = frozenset()
     ) -> RoundPlan:
-        """Draw the cohort of a round, wait for as many of its sites as there must be, and make the requests.
+        """Draw the cohort of a round, wait until enough of its sites are connected, and make the requests.
 
         Args:
             server_state: The server state that the round starts from.
             index: The round, counted from 1.
             cautious: Whether to use the cautious form of the method.
             aside: Clients that are not asked.
+
+        Raises:
+            UserError: If too few sites are connected after `wait` seconds.
         """
         started = time.perf_counter()
         for client, site in self.registry.sites.items():
@@ -103,7 +106,7 @@ class RoundDriver:
         cohort = self._draw(index)
         asked = [client for client in cohort if client not in aside]
         nodes = self.registry.wait_for_any(asked, RoundRequest(self.settings, index), self.wait, self.quorum)
-        state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all
+        state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all sites
         requests = {
             client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0), "", cautious))
             for client in asked
@@ -112,14 +115,16 @@ class RoundDriver:
         return RoundPlan(index, server_state, cohort, nodes, requests, started, cautious, aside)
 
     def aggregate(self, plan: RoundPlan, replies: Mapping[int, RecordDict | str]) -> RoundResult:
-        """Add the replies in the cohort's order, since sums depend on it, and make the next server state.
+        """Aggregate the replies and make the next server state.
+
+        Adds the updates in the cohort's order, because a sum of floats depends on the order.
 
         Args:
             plan: The round.
             replies: Each client's reply, or the reason why there is none.
 
         Returns:
-            The round's result; clients whose reply is missing or cannot be used are in `dropped`, with the reason.
+            The round's result. `dropped` lists clients whose reply is missing or unusable, with the reason.
         """
         ctx = RoundContext(plan.index, self.seed)
         answered = sum(isinstance(each, RecordDict) for each in replies.values())
@@ -131,7 +136,7 @@ class RoundDriver:
         return aggregate_round(method, plan.server_state, ctx, cohort, updates, plan.started)
 
     def aggregate_sum(self, plan: RoundPlan, summed: SumResult) -> RoundResult:
-        """Make the next server state from a sum of updates, of which no single one is known here.
+        """Make the next server state from a masked sum of updates.
 
         Args:
             plan: The round.
@@ -174,7 +179,7 @@ class RoundDriver:
             yield update, problem
 
     def _draw(self, index: int) -> list[int]:
-        """Return the clients of a round; where all take part, those that joined later do, too."""
+        """Return the clients of a round; if all sites take part, sites that joined later do as well."""
         registry, members, most = self.registry, self.registry.members, self.cohort
         if self.cohort >= registry.clients:
             most = max(most, 2 * self.cohort - 1)  # sums of integers have no room for more
@@ -184,25 +189,28 @@ class RoundDriver:
     def _too_few(
         self, plan: RoundPlan, answered: int, replies: Mapping[int, RecordDict | str]
     ) -> dict[int, RecordDict | str]:
-        """Return a reason in the place of each update, where too few sites answered."""
+        """Return a reason in place of each update, because too few sites answered."""
         reason = f"{answered} sites answered, and {self.quorum} must"
         given = {client: replies[client] for client in replies if isinstance(replies[client], str)}
         return {client: given.get(client, reason) for client in plan.cohort if client in plan.nodes}
 
 
 def parse_reply(reply: RecordDict | str, zero: Update, bf16: bool) -> ClientReply:
-    """Return a client's update, or why it cannot be used.
+    """Return the update in a reply, and why it cannot be used.
 
     Args:
         reply: The content of the reply, or the reason why there is none.
-        zero: An update of the right shape; it is returned in place of one that cannot be used.
+        zero: An update of the right shape, which is returned in place of an unreadable one.
         bf16: Whether the settings ask for bfloat16.
+
+    Returns:
+        The update and None, or an update and the reason why it cannot be used.
     """
     if isinstance(reply, str):
         return zero, reply
     try:
         update = decode_update(reply, bf16)
-    except (ValueError, TypeError) as error:  # TypeError: numpy's, for bytes that are no numbers of a known type
+    except (ValueError, TypeError) as error:  # numpy raises TypeError for an unknown dtype
         return zero, one_line(str(error)[:_MAX_REASON])
     problem = check_update(update, zero)
     return update, problem and one_line(problem[:_MAX_REASON])

@@ -1,4 +1,4 @@
-"""The settings of a coordinator: where sites connect, and how long it waits for them."""
+"""The configuration of a coordinator: where sites connect, and how long it waits for them."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -22,19 +22,19 @@ _FILE = "serve.toml"  # in the run folder
 class ServerConfig:
     """The coordinator's address and credentials, and how long it waits for sites.
 
-    The field names are those of `serve.toml`, which rofl 0.1 wrote, too.
+    The field names are those of `serve.toml`, also as written by rofl 0.1.
 
     Attributes:
         address: Host and port to listen on.
-        clients: How many sites there are.
-        credentials: The folder `server` that `rofl serve --init` wrote; "" for none, on this machine only.
+        clients: The number of sites.
+        credentials: The folder `server` that `rofl serve --init` wrote; "" for a federation on this machine only.
         wait: Seconds to wait for the sites to connect.
         timeout: Seconds that a site may take for its part of a round.
-        settings: Changes to the experiment, by dotted keys, where its other settings follow from the sites' data.
-        masks: Whether sites mask their sums: "auto" where a sum has three sites or more, "on" or "off".
-        min_sites: How many sites must be there for a run to begin after `wait` seconds, and in every round; 0 for all
-            at the beginning, and one in a round.
-        without: The names of sites that are gone for good.
+        settings: The user's changes to the experiment, by dotted keys; the other settings suit the sites' data.
+        masks: Whether sites mask their sums: "on", "off", or "auto" for masks if a round has three sites or more.
+        min_sites: The number of sites that must be connected to start the run after `wait` seconds, and in every
+            round. 0 requires all sites at the start, and one in a round.
+        without: The names of sites that are permanently gone.
     """
 
     address: str
@@ -53,7 +53,7 @@ class ServerConfig:
 
         Args:
             credentials: The folder `server` of `rofl serve --init`; None listens on this machine only, without TLS.
-            clients: How many sites there are; with credentials, 0 means all that have some.
+            clients: The number of sites; with credentials, 0 means all sites whose keys are not revoked.
 
         Raises:
             UserError: If there are credentials for fewer sites.
@@ -76,15 +76,15 @@ class ServerConfig:
         min_sites: int | None = None,
         without: Iterable[str] = (),
     ) -> "ServerConfig":
-        """Return a copy with what is given instead of what it has.
+        """Return a copy with some fields replaced.
 
         Args:
             address: Host and port to listen on; "" keeps it.
             credentials: The folder `server` of `rofl serve --init`; None keeps it.
             wait: Seconds to wait for the sites; None keeps it.
             timeout: Seconds for a site's part of a round; None keeps it.
-            min_sites: How many sites there must be; None keeps it.
-            without: Names of further sites that are gone for good.
+            min_sites: The smallest number of sites; None keeps it.
+            without: Names of further sites that are permanently gone.
         """
         return replace(
             self,
@@ -97,18 +97,19 @@ class ServerConfig:
         )
 
     def write(self, folder: Path) -> None:
-        """Write it to a run folder, for a resume."""
+        """Write the configuration to a run folder, for a resume."""
         atomic.atomic_write(folder / _FILE, tomli_w.dumps(asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> "ServerConfig":
-        """Return the settings with which the coordinator of a run folder was started.
+        """Read the configuration that `write` stored in a run folder.
 
         Raises:
             UserError: If the folder is not one of `rofl serve`, or the file is damaged.
         """
         if not (folder / _FILE).is_file():
-            raise UserError(f"{folder} is no folder of rofl serve: it has no {_FILE}.", "rofl resume, for a local run")
+            problem = f"{folder} is not a folder of rofl serve: it has no {_FILE}."
+            raise UserError(problem, "rofl resume, for a local run")
         try:
             return _form().validate_python(read_toml(folder / _FILE, follow=False))
         except ValidationError as error:
@@ -119,5 +120,5 @@ class ServerConfig:
 
 @cache
 def _form() -> TypeAdapter[ServerConfig]:
-    """Return what validates a file, made once."""
+    """Return the validator of `serve.toml`."""
     return TypeAdapter(ServerConfig)

@@ -1,4 +1,4 @@
-"""Writes a coordinator's results after the last round: summary and model, from its rounds and the sites' reports."""
+"""The results that a coordinator writes after the last round: the model and the summary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from rofl.data.federated import FederatedDataset
 from rofl.data.preprocessing import AnyPreprocessing, encoder_preprocessing, preprocessing_of, user_preprocessing
 from rofl.data.user import parse_columns
 from rofl.federation.site_registry import SiteRegistry
-from rofl.federation.site_report import SiteReports, count_suggestions, estimate_noise
+from rofl.federation.site_report import SiteReports, count_suggestions, noise_from_reports
 from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.guard import judge_counts
 from rofl.training.records import RunSummary, SiteRecord
@@ -21,14 +21,14 @@ from rofl.training.saved_model.model_record import ModelRecord
 
 @dataclass(frozen=True)
 class ServerOutcome:
-    """A run with sites after its last round.
+    """The outcome of a run with sites.
 
     Attributes:
         experiment: The settings.
-        network: What was trained.
+        network: The trained network.
         trained: The outcome of all rounds.
-        reports: What the sites found in their labels.
-        federated: The data set that the settings name; None where all data is at the sites.
+        reports: The sites' audits of their labels.
+        federated: The data set that the settings name; None if all data is at the sites.
     """
 
     experiment: Experiment
@@ -43,7 +43,7 @@ class ServerOutcome:
         return self.federated.images.classes if self.federated else self.experiment.data.classes
 
     def write(self, run_dir: RunDir, registry: SiteRegistry) -> RunSummary:
-        """Write the model's files, and summary.json last, since it ends the run; return the summary."""
+        """Write the model's files and then summary.json, which marks the run as finished; return the summary."""
         columns = self.experiment.data.columns
         encoder = parse_columns(columns) if columns else None
         form: AnyPreprocessing = user_preprocessing(self.network.shape)
@@ -68,7 +68,7 @@ class ServerOutcome:
         metrics = AuditMetrics(
             detection=None,
             audit=None,
-            estimated=estimate_noise(sites, reports),
+            estimated=noise_from_reports(sites, reports),
             classes=list(self.classes),
             shape=list(self.network.shape),
         )

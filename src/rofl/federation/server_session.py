@@ -1,7 +1,7 @@
-"""The processes of a coordinator: a SuperLink on this machine, the gateway that sites reach, and a Flower run.
+"""The processes of a coordinator: a SuperLink, the gateway that sites connect to, and a Flower run.
 
-SuperLink and gateway are child processes; the SuperLink listens on loopback only. The Flower run is acquired by this
-process, so that no code is shipped and no further process is started.
+SuperLink and gateway are child processes; the SuperLink listens on loopback only. This process itself executes the
+Flower run, so that no code is shipped and no further process is started.
 """
 
 import shutil
@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from rofl.data.user.names import plural
 from rofl.federation.credentials import ServerCredentials
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal.control import Control
 from rofl.federation.flower_internal.processes import free_port, new_secret, start_superlink
 from rofl.federation.flower_internal.runtime import TaskClient, server_grid
 from rofl.federation.gateway.process import Gateway, make_settings
-from rofl.federation.key_watch import KeyWatch
 from rofl.federation.server_config import ServerConfig
-from rofl.federation.site_keys import SiteKeys
+from rofl.federation.site_info import SITES_FILE, SitesFile
+from rofl.federation.site_keys import KeyWatch, SiteKeys
 from rofl.federation.site_registry import SiteRegistry
-from rofl.federation.sites_file import SITES_FILE, SitesFile
 
 _HOLD = 15.0  # seconds that a site's poll for work is held; after an empty response Flower sleeps for 3
 _MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
@@ -29,13 +29,13 @@ _MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
 def open_server(
     home: Path, config: ServerConfig, on_message: Callable[[str], None], log: EventLog
 ) -> Iterator[SiteRegistry]:
-    """Start SuperLink, gateway and a Flower run, and yield the registry of sites; all of it ends with the block.
+    """Start SuperLink, gateway and a Flower run, and yield the registry of sites; stop them with the block.
 
     Args:
         home: A folder for logs and Flower's own files.
         config: Where and how sites connect.
-        on_message: Called with sentences for people.
-        log: Where requests and replies are written.
+        on_message: Called with status messages for the user.
+        log: The log of requests and replies.
 
     Raises:
         UserError: If the credentials cannot be read, the address is refused, or the SuperLink does not start.
@@ -52,7 +52,7 @@ def open_server(
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, home / "flwr", ignore_errors=True)
         stack.callback(secret.unlink, missing_ok=True)
-        # The gateway comes first, since its address may be refused. Sites get 503 from it until the SuperLink is ready.
+        # The gateway starts first, since its address may be refused. It answers 503 until the SuperLink is ready.
         gateway = stack.enter_context(Gateway(config.address, settings, admitted, home / "gateway.log"))
         superlink = stack.enter_context(start_superlink(home, port, secret, tls))
         superlink.wait_for(port)
@@ -68,11 +68,11 @@ def open_server(
         tasks = TaskClient(superlink_address, secret.read_bytes(), ca)
         stack.callback(tasks.close)
         grid = stack.enter_context(server_grid(tasks))
-        on_message(f"Waiting for {config.clients} sites at port {gateway.port}.")
+        on_message(f"Waiting for {plural(config.clients, 'site')} at port {gateway.port}.")
         changes = keys.refresh
 
         def refresh() -> list[str]:
-            return [*changes(), *(f"A site was refused: {reason}." for reason in gateway.refresh())]
+            return [*changes(), *gateway.refresh()]
 
         keys.refresh = refresh
         yield SiteRegistry(grid, config.clients, keys, on_message, log, SitesFile(home.parent / SITES_FILE))

@@ -1,4 +1,4 @@
-"""The Python API of `rofl join`: take part in a federation with this site's data, or list what would leave it."""
+"""The Python API of `rofl join`: join a federation with this site's data, or list the data that would leave it."""
 
 import os
 from collections.abc import Callable
@@ -13,8 +13,6 @@ from rofl.core.version import __version__
 from rofl.data import user
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
-from rofl.federation.agreement import Agreement, AgreementFile
-from rofl.federation.answered import AnsweredRequests
 from rofl.federation.credentials import SiteCredentials
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.masking.site_masks import SiteMasks
@@ -23,13 +21,14 @@ from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_data import LocalData, PartitionedData
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_info import SiteInfo
+from rofl.federation.site_memory import Agreement, AgreementFile, AnsweredRequests
 from rofl.federation.site_node import SiteNode
 from rofl.federation.site_policy import POLICY_FILE, SitePolicy
 from rofl.training.run_dir import RunDir
 from rofl.training.run_files import refuse_links
 from rofl.training.runner import Run, resume
 
-_PREVIEW_SAMPLES = 64  # what leaves a site does not depend on how many samples it has
+_PREVIEW_SAMPLES = 64  # the form of an update does not depend on the number of samples
 Consent: TypeAlias = Callable[[Agreement, bool], bool]
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -40,14 +39,14 @@ class SiteConfig:
 
     Attributes:
         credentials: The folder that the coordinator made for this site; None for a federation on one machine.
-        client: Without credentials: the site's number, counted from 0.
-        name: Without credentials: the site's name; "site-N" where it is empty.
-        data: The site's images; None to take its part of the coordinator's data set, as a rehearsal.
-        test: Images to test with; a fifth of `data` is held out where None.
-        out: The folder to write; `runs/join-NAME` where None.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
-        policy: The file of the site's policy; `policy.toml` beside the credentials where None, and the defaults of
-            `SitePolicy` where that is not there either.
+        client: The site's number, counted from 0; not used with credentials.
+        name: The site's name, "site-N" if empty; not used with credentials.
+        data: The site's samples; None to use the site's part of the coordinator's data set, as a rehearsal.
+        test: Samples for tests; a fifth of `data` is held out if None.
+        out: The folder to write; `runs/join-NAME` if None.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
+        policy: The file of the site's policy. None reads `policy.toml` beside the credentials, or uses the defaults of
+            `SitePolicy` if there is no such file.
     """
 
     credentials: Path | None = None
@@ -62,12 +61,12 @@ class SiteConfig:
 
 @dataclass(frozen=True)
 class OutgoingData:
-    """Everything that would leave a site.
+    """The data that would leave a site.
 
     Attributes:
-        info: Sent once, on connecting.
-        tensors: Sent each round: named tensors, by group.
-        sums: Sent each round: numbers, by name.
+        info: The greeting, which is sent once on connecting.
+        tensors: The named tensors of each round, by group.
+        sums: The numbers of each round, by name.
     """
 
     info: SiteInfo
@@ -85,23 +84,22 @@ def join(
 ) -> Run:
     """Take part in a federation until the coordinator ends it.
 
-    Requests that the site's policy does not allow, or that differ from the first ones, are refused; `read_log` of
-    `rofl.federation.event_log` returns what was asked and what left.
+    Refuses requests that the site's policy does not allow, or whose settings differ from the agreed ones.
+    `rofl.federation.event_log.read_log` returns all requests, and the data that left.
 
     Args:
         server: The coordinator's host and port.
-        config: The site's name, and the path of its data.
-        on_message: Called with sentences for people.
+        config: The site's settings, such as its credentials and the path of its data.
+        on_message: Called with status messages for the user.
         on_progress: Called while images are decoded.
-        consent: Called once with what the coordinator proposes, before anything is trained, and whether sums are
-            masked; False declines.
+        consent: Called once before training, with the proposed agreement and whether sums are masked; False declines.
 
     Returns:
-        This site's finished run: the final model, and the audit of its labels.
+        This site's finished run, with the final model and the audit of the site's labels.
 
     Raises:
-        UserError: If the credentials, the policy or the data cannot be used, the folder holds a finished run, the
-            coordinator is on another machine and there are no credentials, or consent is declined.
+        UserError: If the credentials, the policy or the data cannot be used; if the folder holds a finished run; if
+            there are no credentials for a coordinator on another machine; or if consent is declined.
     """
     credentials, client, name = _identity(config)
     policy = read_policy(config)
@@ -111,7 +109,7 @@ def join(
         raise UserError(f"There are links in {folder}, and links are not followed.", "another --out")
     refuse_links(home)
     done = RunDir(folder).is_finished()
-    if done and not (home / "masks").is_dir():  # which goes when the coordinator has confirmed that it has everything
+    if done and not (home / "masks").is_dir():  # deleted once the coordinator has confirmed the end
         raise UserError(f"{folder} already holds what a run left here.", "another --out")
     if not server:
         raise UserError("The address of the coordinator is not given.", "--server HOST:PORT")
@@ -133,7 +131,7 @@ def join(
             fewest_rows=policy.min_rows_per_fact,
             tells_columns=policy.send_columns,
         )
-        data.load()  # so that a mistake in the data shows before the coordinator is called
+        data.load()  # so that an error in the data shows before connecting
     log = EventLog(folder / LOG_FILE)
     log.write("joined", server=server, name=name, version=__version__, policy=policy.model_dump(mode="json"))
     masks = SiteMasks(client, home / "masks", credentials)
@@ -149,16 +147,16 @@ def join(
     )
     SiteNode(server, data, client, home, credentials, on_message, gate, finished=done).run()
     log.write("finished")
-    return resume(folder)  # it is finished, so this reads it
+    return resume(folder)  # reads the finished run
 
 
 def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> OutgoingData:
-    """Return what would leave this site, without sending anything.
+    """Return the data that would leave this site, without sending anything.
 
-    One round is really trained on a few samples, with the settings that this site alone would lead to.
+    Trains one round on a few samples, with the settings that would be chosen for this site alone.
 
     Args:
-        config: The site's name, and the path of its data.
+        config: The site's settings, such as its name and the path of its data.
         on_progress: Called while images are decoded.
 
     Raises:
@@ -191,25 +189,25 @@ def preview(config: SiteConfig, *, on_progress: user.Progress | None = None) -> 
 
 
 def policy_path(config: SiteConfig) -> Path | None:
-    """Return where a site's policy is, or would be; None without credentials and without a path."""
+    """Return the path of a site's policy file, which need not exist; None without credentials and without a path."""
     if config.policy is not None:
         return config.policy
     return config.credentials / POLICY_FILE if config.credentials is not None else None
 
 
 def read_policy(config: SiteConfig) -> SitePolicy:
-    """Return a site's policy: that of its file, or the defaults where there is none.
+    """Read a site's policy file, or return the default policy if there is none.
 
     Raises:
-        UserError: If the file that is named does not exist, or it cannot be used.
+        UserError: If `config.policy` does not exist, or the file is invalid.
     """
     path = policy_path(config)
-    there = path is not None and (config.policy is not None or os.path.lexists(path))  # a link that leads nowhere is
+    there = path is not None and (config.policy is not None or os.path.lexists(path))  # a broken link counts, too
     return SitePolicy.read(path) if path is not None and there else SitePolicy()
 
 
 def _identity(config: SiteConfig) -> tuple[SiteCredentials | None, int, str]:
-    """Return the site's credentials, number and name; where there are credentials, they say who the site is."""
+    """Return the site's credentials, number and name; credentials determine the other two."""
     if config.credentials is None:
         return None, config.client, config.name or f"site-{config.client}"
     credentials = SiteCredentials.read(config.credentials)

@@ -1,4 +1,4 @@
-"""A client at its site: trains, is tested, and at the end audits its labels and writes its own run folder."""
+"""A client at its site: trains, evaluates, audits the site's labels, and writes the site's run folder."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from rofl.audit import transition_counts
-from rofl.audit.held_out_noise import HeldOutSums, ScoreSums, sum_held_out, sum_scores
+from rofl.audit.held_out_noise import ScoreSums, sum_scores
 from rofl.audit.noise_estimation import LabelNoise, PredictionSums, SureSums, sum_predictions, sum_sure
 from rofl.audit.result import AuditResult, audit_labels
 from rofl.config.schema import Experiment
 from rofl.core.classification import class_probabilities
 from rofl.core.fixed_point import decode, is_fixed
+from rofl.core.held_out_fit import HeldOutSums, sum_held_out
 from rofl.core.tensors import CPU, Tensors, check_like, digest, to_device
 from rofl.data.federated import FederatedDataset
 from rofl.federation.noise_records import no_held_out
@@ -33,19 +34,19 @@ from rofl.training.run_dir import RunDir
 class SiteClient:
     """One client, its samples and a network.
 
-    It calls the same `ClientExecutor` as a run on one machine, in this process and without serialization, so that the
-    bits are the same.
+    Calls the same `ClientExecutor` as a run on one machine, in this process and without serialization, so that results
+    are equal to the last bit.
 
     Attributes:
         experiment: The settings as the site reads them.
         federated: This client's samples only.
-        client: Its number among all clients, counted from 0.
+        client: The client's number, counted from 0.
         executor: Holds the samples and the network, or the features of a frozen network and its last layer.
         network: The whole network.
-        initial_state: The server state that a run starts from; server states that arrive must have its shapes.
+        initial_state: The server state that a run starts from; received server states must have the same shapes.
         out: The folder to write at the end; None for none.
-        own_model: The best model that this client trained by itself, as far as its held-out samples tell.
-        predicted: Logits and features of the training samples, by the digest of the model.
+        own_model: The evaluation of the client's best local model on its held-out samples.
+        predicted: A cache of logits and features of the training samples, by the digest of the model.
     """
 
     experiment: Experiment
@@ -68,19 +69,19 @@ class SiteClient:
         client: int,
         out: Path | None,
     ) -> "SiteClient":
-        """Return a client with its network built.
+        """Create a client and build its network.
 
         Args:
             experiment: The settings as the site reads them.
-            method: Its method.
+            method: The experiment's method.
             federated: This client's samples only.
-            network: How to build the network.
-            client: The client's number among all.
+            network: The specification of the network.
+            client: The client's number, counted from 0.
             out: The folder to write at the end; None for none.
         """
         images = federated.images
         initial_state = method.init(network.build())
-        others = [torch.empty(0, dtype=torch.long)] * client  # without samples; seeds depend on the client's number
+        others = [torch.empty(0, dtype=torch.long)] * client  # keep the client number, on which seeds depend
         parts = [*others, *federated.parts]
         inputs = ClientInputs(images.train, images.test, images.transform, network)
         if network.freeze:
@@ -106,9 +107,9 @@ class SiteClient:
         """Train one round; return the update and the next client state.
 
         Args:
-            server_state: The server's model and whatever else the method sends.
+            server_state: The server's model and the other tensors that the method sends.
             index: The round, counted from 1.
-            state: The client state that an earlier round left; {} where there is none.
+            state: The client state of an earlier round; {} if there is none.
             cautious: Whether to use the cautious form of the method.
         """
         self._load(server_state)
@@ -119,11 +120,11 @@ class SiteClient:
         return sent, to_device(state, CPU)
 
     def evaluate(self, server_state: ServerState, index: int = 0) -> SiteEvaluation:
-        """Return how many held-out samples the model classifies as they are labelled, also by class.
+        """Evaluate a model on the held-out samples and return counts, also by class.
 
         Args:
-            server_state: The model.
-            index: Its round; where this client trained in it, it says whether its own model was better by far.
+            server_state: The server state with the model.
+            index: The round of the model. If this client trained in it, the result has the client's vote.
         """
         self._load(server_state)
         labels = self.federated.images.test_labels
@@ -133,19 +134,23 @@ class SiteClient:
             return SiteEvaluation(right, len(labels))
         counts = count_agreement(*held_out)
         objects = self.own_model.objects(_right(*held_out), counts.labelled, index)
-        return SiteEvaluation(right, len(labels), counts, objects)
+        pattern = self.executor.config.method.held_out_pattern(server_state)
+        noise = None
+        if pattern is not None:
+            noise = sum_held_out(held_out[1], class_probabilities(held_out[0]), pattern)
+        return SiteEvaluation(right, len(labels), counts, noise, objects)
 
     def sum_predictions(self, server_state: ServerState) -> PredictionSums:
-        """Return the sums over this site's samples from which the label noise of all sites is estimated."""
+        """Return the first-pass sums of the noise estimate over this site's samples."""
         return sum_predictions(self.federated.labels, class_probabilities(self._predict(server_state)[0]))
 
     def sum_sure(self, server_state: ServerState, mean_doubt: float, pattern: Tensor) -> tuple[SureSums, HeldOutSums]:
-        """Return those sums that need the mean doubt and the pattern of the noise over all sites.
+        """Return the second-pass sums of the noise estimate over this site's samples.
 
         Args:
-            server_state: The final one.
-            mean_doubt: Over the samples of all sites.
-            pattern: (K, K) of their noise.
+            server_state: The final server state.
+            mean_doubt: The mean doubt over the samples of all sites.
+            pattern: The noise pattern over all sites, (K, K).
         """
         sure = sum_sure(self.federated.labels, class_probabilities(self._predict(server_state)[0]), mean_doubt)
         held_out = self._held_out()
@@ -155,20 +160,20 @@ class SiteClient:
         return sure, sum_held_out(labels, class_probabilities(logits), pattern)
 
     def sum_scores(self, server_state: ServerState, noise: LabelNoise) -> ScoreSums:
-        """Return the scores of this site's samples for each weight that their labels may have."""
+        """Return the third-pass sums: the scores of this site's samples, summed for each weight of their labels."""
         return sum_scores(self.federated.labels, class_probabilities(self._predict(server_state)[0]), noise)
 
     def report(self, server_state: ServerState, noise: LabelNoise | None = None) -> SiteReport:
-        """Audit the labels with the saved model, and return counts; `noise` is that of `finish`."""
+        """Audit the labels with the saved model and return counts; for `noise` see `finish`."""
         return self._counts(self._audit(server_state, noise)[0])
 
     def finish(self, server_state: ServerState, history: str, noise: LabelNoise | None = None) -> SiteReport:
         """Audit the labels with the saved model, write the run folder, and return counts.
 
         Args:
-            server_state: That of the round whose model is saved.
+            server_state: The server state of the round whose model is saved.
             history: The records of all rounds, as a JSON list.
-            noise: The label noise over all sites; estimated from this site's labels alone where None.
+            noise: The label noise over all sites; None estimates it from this site's labels alone.
         """
         result, logits = self._audit(server_state, noise)
         if self.out is not None:
@@ -178,9 +183,9 @@ class SiteClient:
         return self._counts(result)
 
     def _predict(self, server_state: ServerState) -> tuple[Tensor, Tensor]:
-        """Return logits (N, K) and features (N, d) of this site's training samples by a model.
+        """Return a model's logits (N, K) and features (N, d) of this site's training samples.
 
-        Those of the last model are kept: up to five requests in a row are about the final one.
+        Caches the result for one model, since up to five requests in a row use the final model.
         """
         self._load(server_state)
         name = digest(server_state.model, server_state.aux)
@@ -190,7 +195,7 @@ class SiteClient:
         return self.predicted[name]
 
     def _audit(self, server_state: ServerState, noise: LabelNoise | None) -> tuple[AuditResult, Tensor]:
-        """Return the audit of this site's labels by a model, and the model's logits (N, K)."""
+        """Audit this site's labels with a model; return the result and the model's logits (N, K)."""
         logits, features = self._predict(server_state)
         held_out = self._held_out() if noise is None else None
         result = audit_labels(self.federated, server_state.aux.get("centroids"), logits, features, noise, held_out)
@@ -202,10 +207,13 @@ class SiteClient:
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
     def _held_out(self, test_logits: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-        """Return logits (n, K) of the loaded model and labels (n,) as given, of samples that are not trained with.
+        """Return the loaded model's logits (n, K) and the given labels (n,) of samples that are not trained on.
 
         Args:
-            test_logits: (M, K) of the model on the test part, where they are known.
+            test_logits: The model's logits (M, K) of the test samples; None computes them.
+
+        Returns:
+            Logits and labels, or None if the site holds out no samples with labels as given.
         """
         labels, rows = self.federated.images.test_labels, self.federated.validation_rows
         if len(rows):
@@ -217,7 +225,7 @@ class SiteClient:
         return test_logits, labels
 
     def _judge_own_model(self, server_state: ServerState, update: Update, index: int) -> None:
-        """Remember how this client's own model does, where rounds may be undone and its change counts in full."""
+        """Evaluate this client's own model, if rounds may be undone and its update is applied in full."""
         asked = self.experiment
         slowed = asked.privacy.noise or asked.server.average != "none" or asked.server.lr < 1
         if not asked.bounds.rollback or slowed or update.weight <= 0:
@@ -230,11 +238,11 @@ class SiteClient:
             self.own_model.learn(_right(*held_out), index)
 
     def _load(self, server_state: ServerState) -> None:
-        """Give the executor a server state, after a check that it fits the settings."""
-        expected = flatten_state(self.initial_state.evaluated())  # bounds come with requests to train only
+        """Pass a server state to the executor after checking that it fits the settings."""
+        expected = flatten_state(self.initial_state.evaluated())  # only training requests carry bounds
         problem = check_like(flatten_state(server_state.evaluated()), expected)
         if problem:
-            raise ValueError(f"the model that came does not fit the settings: {problem}")
+            raise ValueError(f"the received model does not fit the settings: {problem}")
         self.executor.broadcast = flatten_state(server_state)
 
 

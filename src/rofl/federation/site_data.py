@@ -1,4 +1,4 @@
-"""The data of a site: its own samples, or its part of a data set that all sites have."""
+"""The data of a site: its own samples, or its part of a public data set."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -21,12 +21,12 @@ from rofl.training.inputs import load_inputs
 
 @dataclass
 class _SiteData(ABC):
-    """Makes the site's client for the settings of a run, and keeps it while the settings stay the same.
+    """Creates the site's client for the settings of a run, and caches it.
 
     Attributes:
-        out: Where the site's run folder goes at the end; None for none.
-        data_dir: The folder of published data sets; $ROFL_DATA where None.
-        noise_key: The secret that the site's noise of differential privacy follows from.
+        out: The run folder that the site writes at the end; None for none.
+        data_dir: The folder of published data sets; $ROFL_DATA if None.
+        noise_key: The secret from which the site's noise for differential privacy is derived.
     """
 
     out: Path | None = None
@@ -35,7 +35,7 @@ class _SiteData(ABC):
     _clients: dict[tuple[str, int], SiteClient] = field(default_factory=dict)  # by settings and client number
 
     def client(self, request: RoundRequest, context: Context) -> SiteClient:
-        """Return the client for the settings of a request; the same object while the settings stay the same.
+        """Return the client for the settings of a request; equal settings return the same object.
 
         Raises:
             UserError: If the settings name a file of this site, or do not fit its data.
@@ -47,8 +47,8 @@ class _SiteData(ABC):
             local, images = self.localize_config(_without_unused_weights(experiment), number)
             federated, network = load_inputs(local, self.data_dir, images)
             for key in [key for key in self._clients if key[0] != request.settings]:
-                del self._clients[key]  # of a run that is over
-            method = experiment.build_method(self.noise_key)  # nobody else may draw its noise again
+                del self._clients[key]  # of an earlier run
+            method = experiment.build_method(self.noise_key)  # nobody else can reproduce its noise
             self._clients[request.settings, number] = SiteClient.create(
                 local, method, federated, network, number, self.out
             )
@@ -56,16 +56,16 @@ class _SiteData(ABC):
 
     @abstractmethod
     def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
-        """Return the coordinator's settings as this site reads them, and the data set where it is loaded already."""
+        """Return the coordinator's settings as this site reads them, and the data set if it is already loaded."""
 
 
 def client_number(context: Context) -> int:
-    """Return the client's number among all, counted from 0, with which its SuperNode was started."""
+    """Return the client's number, counted from 0, with which its SuperNode was started."""
     return int(context.node_config["partition-id"])
 
 
 def _without_unused_weights(experiment: Experiment) -> Experiment:
-    """Return settings without `model.weights` where all weights come from the coordinator."""
+    """Return the settings without `model.weights` if all weights come from the coordinator."""
     spec = experiment.model
     if spec.keeps_base or not spec.weights:
         return experiment
@@ -73,9 +73,9 @@ def _without_unused_weights(experiment: Experiment) -> Experiment:
 
 
 def _refuse_files(experiment: Experiment) -> None:
-    """Refuse settings that name a path: an error about it would tell the coordinator whether it is there.
+    """Refuse settings that contain a path, since an error would tell the coordinator whether the path exists.
 
-    Plain names of weights and networks are looked up in the folder of this site that is meant for them.
+    Plain names of weights and networks are allowed; they are looked up in this site's folder for them.
     """
     data = experiment.data
     named = {"data.path": data.path, "data.test_path": data.test_path, "data.labels": data.labels}
@@ -92,16 +92,16 @@ def _refuse_files(experiment: Experiment) -> None:
 
 @dataclass
 class PartitionedData(_SiteData):
-    """The client's part of a data set that everybody has: for rehearsals, tests and Flower's own simulation.
+    """The client's part of a public data set, for rehearsals, tests and Flower's own simulation.
 
     Attributes:
-        name: The site's name; "client N" where it is empty.
+        name: The site's name; "client N" if empty.
     """
 
     name: str = ""
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Return this client's number, and how many samples it has."""
+        """Return this client's number and its number of samples."""
         number = client_number(context)
         if not request.settings:
             raise UserError(
@@ -111,25 +111,24 @@ class PartitionedData(_SiteData):
         return SiteInfo(number, self.name or f"client {number}", samples)
 
     def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
-        """Return the settings for this client's part only."""
+        """Return the settings restricted to this client's part."""
         spec = experiment.data.model_copy(update={"client_index": client, "client_name": self.name})
         return experiment.model_copy(update={"data": spec}), None
 
 
 @dataclass
 class LocalData(_SiteData):
-    """Samples of the site's own.
+    """The site's own samples.
 
-    They are loaded once in the form that suits them, for the greeting, and once more only if the sites agree on
-    another form.
+    Loads them once in their natural form, for the greeting, and once more only if the sites agree on another form.
 
     Attributes:
         name: The site's name.
         source: The path of the data, and how to read it.
         progress: Called while images are decoded.
-        fewest_rows: Of a table: a text or a mean leaves only if it is that of so many rows, and agreed columns have it
-            only then.
-        tells_columns: Of a table: whether anything of its columns leaves with the greeting.
+        fewest_rows: For tables, the smallest number of rows that must have a text or a number before the text or the
+            column's mean is sent; rarer texts also count as missing in agreed columns.
+        tells_columns: For tables, whether the greeting describes the columns.
     """
 
     name: str = "site"
@@ -137,11 +136,11 @@ class LocalData(_SiteData):
     progress: user.Progress | None = None
     fewest_rows: int = 10
     tells_columns: bool = True
-    _images: Dataset | None = None  # in the form that was loaded last
+    _images: Dataset | None = None  # in the last loaded form
     _info: SiteInfo | None = None
 
     def load(self) -> SiteInfo:
-        """Load the samples in the form that suits them, and return what the greeting says, with client number 0."""
+        """Load the samples in their natural form and return the greeting, with client number 0."""
         if self._info is None:
             images = self._images = user.load_user_data(replace(self.source, one_class=True), self.progress)
             facts, (channels, side, _) = (0, self.name, len(images.train_labels)), images.shape
@@ -152,19 +151,19 @@ class LocalData(_SiteData):
         return self._info
 
     def describe(self, request: RoundRequest, context: Context) -> SiteInfo:
-        """Return number, name, sizes and the names of the classes; no sample and no label."""
+        """Return the greeting, which contains no sample and no label of one."""
         return replace(self.load(), client=client_number(context))
 
     def localize_config(self, experiment: Experiment, client: int) -> tuple[Experiment, Dataset | None]:
-        """Return the settings for one client, which has this site's data in the form that all agreed on, and the data.
+        """Return the settings for this site as the only client, and its data in the agreed form.
 
         Raises:
-            UserError: If the coordinator trains with a data set that everybody has.
+            UserError: If the coordinator trains on a published data set.
         """
         agreed = experiment.data
         if not agreed.at_sites:
             raise UserError(
-                f"The coordinator learns {agreed.title}, which this site's own data has no part in.",
+                f"The coordinator trains on {agreed.title}, not on this site's own data.",
                 "rofl join without --data",
             )
         spec = agreed.model_copy(
@@ -181,18 +180,18 @@ class LocalData(_SiteData):
         return experiment.model_copy(update={"data": spec, "clients": 1, "cohort": 1}), images
 
     def _in_form(self, source: user.UserSource) -> Dataset:
-        """Return the samples in an agreed form; what is loaded already is reused where it has that form."""
+        """Return the samples in the agreed form, and reuse loaded ones if they have that form."""
         info = self.load()
         same_images = (info.side, info.channels, info.classes) == (source.side, source.channels, source.classes)
         if source.columns and not info.columns:
             raise UserError("The sites agreed on a table or on texts, and this site has images.")
         if self._images is None or not same_images or source.holdout != self.source.holdout:
             self._images = user.load_user_data(replace(source, fingerprint=""), self.progress)
-        images, self._images = self._images, None  # the client holds it now
+        images, self._images = self._images, None  # the client keeps it from now on
         return images
 
     def _columns(self, encoder: user.Encoder) -> str:
-        """Return what this site says of its table's columns: facts about many rows, as its policy allows."""
+        """Return the description of the table's columns as JSON, with facts about enough rows only."""
         if not self.tells_columns and isinstance(encoder, user.TableEncoder):
             return user.TableEncoder(columns=()).model_dump_json()
         listing = user.list_samples(self.source)

@@ -2,21 +2,32 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import sqrt
+from operator import add
 
 import torch
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
+from rofl.core.held_out_fit import GRID, HeldOutSums
+from rofl.core.likelihood_bounds import are_possible
 from rofl.federation.protocol import get_sums, put_sums
-from rofl.federation.tensor_records import decode_class_counts, decode_count, get_tensors, put_tensors
-from rofl.training.held_out import HeldOut
+from rofl.federation.tensor_records import (
+    decode_class_counts,
+    decode_count,
+    from_steps,
+    get_tensors,
+    put_tensors,
+    to_steps,
+)
+from rofl.training.held_out import HeldOut, add_noise_rate
 
-VOTE = "vote"  # the record of a site's opinion of a model, which is never masked
-_FEWEST = 10  # held-out samples; with fewer a site has no opinion
-_FAR = 0.15  # of the held-out samples
-_DEVIATIONS = 2.0  # standard errors that are beyond chance
-_EVEN = 0.5  # of the classes: where a site's labels are fewer, in effect, its own model naturally knows them better
+VOTE = "vote"  # the record of a site's vote on a model, which is never masked
+_FEWEST = 10  # held-out samples that a site needs to vote
+_FAR = 0.15  # share of the held-out samples by which a model must be worse
+_DEVIATIONS = 2.0  # standard errors by which a model must be worse
+_EVEN = 0.5  # share of the classes: with fewer effective classes, a site's own model is better without any attack
 
 
 @dataclass(frozen=True)
@@ -24,28 +35,32 @@ class SiteEvaluation:
     """Counts of a model's predictions on a site's held-out samples.
 
     Attributes:
-        right: How many test samples are classified as they are labelled.
-        tested: How many test samples there are.
-        held_out: Predictions and labels by class, by which rounds are compared; None where the site sends none.
-        objects: Whether the model is worse by far than the one that this site trained itself in the same round; None
-            where it cannot or may not tell. It is no part of a sum: a site has one vote, also under masks.
+        right: The number of test samples that are classified as labelled.
+        tested: The number of test samples.
+        held_out: Predictions and labels by class, which are used to compare rounds; None if the site sends none.
+        noise: The log-likelihoods of the labels of these samples, to which the rate of wrong labels is fitted; None if
+            the method does not use them.
+        objects: The site's vote: whether the model is much worse than the best one that this site trained itself. None
+            if the site cannot or may not vote. The vote is never masked, so that each site has exactly one.
     """
 
     right: int
     tested: int
     held_out: HeldOut | None = None
+    noise: HeldOutSums | None = None
     objects: bool | None = None
 
     def is_plausible(self, samples: int) -> bool:
-        """Return whether there are no more held-out samples than the declared ones; counts by class are judged by."""
+        """Return whether there are at most as many held-out samples as the site declared samples."""
         return self.held_out is None or self.held_out.samples <= samples
 
     def without_counts(self) -> "SiteEvaluation":
-        """Return zeros in place of all counts, for a site that does not send them."""
+        """Return a copy with zeros for all counts and without a vote, for a site that does not send counts."""
         if self.held_out is None:
             return SiteEvaluation(0, 0)
         none = [0] * len(self.held_out.predicted)
-        return SiteEvaluation(0, 0, HeldOut(predicted=none, labelled=none, agreed=0))
+        noise = None if self.noise is None else HeldOutSums(torch.zeros(GRID, dtype=torch.float64), 0)
+        return SiteEvaluation(0, 0, HeldOut(predicted=none, labelled=none, agreed=0), noise)
 
     def encode(self) -> RecordDict:
         """Return the counts as a message."""
@@ -55,15 +70,22 @@ class SiteEvaluation:
             return put_sums(content, sums)
         tables = {"predicted": self.held_out.predicted, "labelled": self.held_out.labelled}
         content = put_sums(content, {**sums, "agreed": self.held_out.agreed})
-        return put_tensors(content, tables={name: torch.tensor(counts) for name, counts in tables.items()})
+        tensors = {name: torch.tensor(counts) for name, counts in tables.items()}
+        if self.noise is not None:
+            tensors["likelihoods"] = to_steps(self.noise.likelihoods)
+        return put_tensors(content, tables=tensors)
 
     @classmethod
-    def decode(cls, content: RecordDict, classes: int | None = None) -> "SiteEvaluation":
-        """Return the counts of a message; a ValueError says what is wrong with them.
+    def decode(cls, content: RecordDict, classes: int | None = None, pattern: Tensor | None = None) -> "SiteEvaluation":
+        """Return the counts of a message.
 
         Args:
             content: The message.
-            classes: How many classes the model has; any number where None.
+            classes: The number of classes of the model; any number if None.
+            pattern: (K, K) the pattern of wrong labels that likelihoods are for; None if they are not used.
+
+        Raises:
+            ValueError: If counts are missing or impossible.
         """
         sums, objects = get_sums(content), get_vote(content)
         right, tested = decode_count(sums, "right"), decode_count(sums, "tested")
@@ -76,18 +98,23 @@ class SiteEvaluation:
         agreed = decode_count(sums, "agreed")
         if not sum(predicted) == sum(labelled) >= agreed or len(predicted) != len(labelled):
             raise ValueError("its counts by class do not fit together")
-        return cls(right, tested, HeldOut(predicted=predicted, labelled=labelled, agreed=agreed), objects)
+        counts, noise = HeldOut(predicted=predicted, labelled=labelled, agreed=agreed), None
+        if pattern is not None:
+            noise = HeldOutSums(from_steps(tables, "likelihoods", GRID), counts.samples)
+            if not are_possible(noise.likelihoods, noise.samples, pattern):
+                raise ValueError(f"its likelihoods are impossible for {noise.samples} labels")
+        return cls(right, tested, counts, noise, objects)
 
 
 def get_vote(content: RecordDict) -> bool | None:
-    """Return whether a site objects to a model, as its answer says in the clear; None where it does not say."""
+    """Return a site's vote, whether it objects to a model, from its unmasked record; None if there is no vote."""
     record = content.get(VOTE)
     objects = record.get("objects") if isinstance(record, ConfigRecord) else None
     return objects if isinstance(objects, bool) else None
 
 
 def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:
-    """Return the accuracy on all sites' held-out samples, in per cent; None where there is no sample.
+    """Return the accuracy on all sites' held-out samples, in per cent; None if there is no sample.
 
     >>> pooled_accuracy([SiteEvaluation(1, 2), SiteEvaluation(8, 8)])
     90.0
@@ -97,51 +124,53 @@ def pooled_accuracy(evaluations: Iterable[SiteEvaluation]) -> float | None:
     return 100 * sum(each.right for each in counts) / tested if tested else None
 
 
-def pooled_counts(evaluations: Iterable[SiteEvaluation]) -> HeldOut | None:
-    """Return the sums of all sites' counts by class; None where no site sends any."""
+def pooled_counts(evaluations: Sequence[SiteEvaluation]) -> HeldOut | None:
+    """Return the sums of all sites' counts by class, with the fitted rate of wrong labels; None if none is sent."""
     counts = [each.held_out for each in evaluations if each.held_out is not None]
     if not counts:
         return None
-    return HeldOut(
+    total = HeldOut(
         predicted=[sum(column) for column in zip(*(each.predicted for each in counts), strict=True)],
         labelled=[sum(column) for column in zip(*(each.labelled for each in counts), strict=True)],
         agreed=sum(each.agreed or 0 for each in counts),
     )
+    noise = [each.noise for each in evaluations if each.noise is not None]
+    return add_noise_rate(total, reduce(add, noise)) if noise else total
 
 
 class OwnModel:
     """The evaluation of a client's best local model on its held-out samples.
 
-    A bad site may drag the model down by as little as the bounds on sums allow, from the first round on, when nothing
-    is known yet that a round could be compared with. But every honest site has a model of its own to compare with.
+    A bad site can degrade the model within the bounds on sums from the first round on, when there is no earlier round
+    to compare with. Every honest site can still compare the model with its own.
     """
 
     def __init__(self) -> None:
-        self._best: Tensor | None = None  # (n,) which samples it predicts as labelled
-        self._round = 0  # of which an opinion may be given, once
-        self._given: dict[int, tuple[bytes, bool]] = {}  # by round: what was asked, and the opinion
+        self._best: Tensor | None = None  # (n,) whether each sample is predicted as labelled
+        self._round = 0  # the last trained round, for which there may be one vote
+        self._given: dict[int, tuple[bytes, bool]] = {}  # round -> predictions that were judged, vote
 
     def learn(self, right: Tensor, index: int) -> None:
-        """Take in the model that the client trained in a round.
+        """Record the evaluation of the model that the client trained in a round.
 
         Args:
-            right: (n,) which held-out samples it predicts as labelled.
-            index: the round.
+            right: Whether the model predicts each held-out sample as labelled, (n,).
+            index: The round.
         """
-        if self._best is None or index == 1 or int(right.sum()) > int(self._best.sum()):  # a run may begin anew
+        if self._best is None or index == 1 or int(right.sum()) > int(self._best.sum()):  # a run may start again
             self._best = right
         self._round = index
 
     def objects(self, right: Tensor, labelled: Sequence[int], index: int) -> bool | None:
-        """Return whether a round's model is worse by far; None where the client did not train in it, or cannot tell.
+        """Return whether a round's model is much worse than the client's own; None if there is no vote.
 
-        It answers once in a round, whatever models are sent, also if the round is trained again: a coordinator that
-        was killed asks for the same model again, and gets the same answer.
+        There is no vote if the client did not train in the round, or has too few or too uneven held-out samples. There
+        is one vote per round, even if the round is repeated: the same predictions get the same vote, others get None.
 
         Args:
-            right: (n,) which held-out samples the round's model predicts as labelled.
-            labelled: (K,) how often each class is given among them.
-            index: the round.
+            right: Whether the round's model predicts each held-out sample as labelled, (n,).
+            labelled: The number of these samples by given class, (K,).
+            index: The round.
         """
         asked = right.numpy().tobytes()
         if index in self._given:
@@ -156,6 +185,6 @@ class OwnModel:
 
 
 def _is_even(labelled: Sequence[int]) -> bool:
-    """Return whether labels are spread over the classes: by their effective number, 1 / sum of squared shares."""
+    """Return whether labels are spread over the classes, by the effective number 1 / sum of squared shares."""
     total = max(sum(labelled), 1)
     return 1 / max(sum((count / total) ** 2 for count in labelled), 1e-12) >= _EVEN * len(labelled)

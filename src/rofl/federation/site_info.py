@@ -1,18 +1,26 @@
-"""A site's greeting: its name and number, and a description of its data.
+"""A site's greeting: its name and number, and a description of its data; and the file of all greetings of a run.
 
-It is written and read here only. What arrives is checked for types, ranges and lengths; a greeting that fails raises an
-error with one sentence, and the coordinator goes on without that site.
+This module is the only one that encodes and decodes greetings. Decoding checks types, ranges and lengths and raises an
+error for a malformed greeting; the coordinator then continues without that site.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from flwr.app import ConfigRecord, RecordDict
 
+from rofl.core.serialization import parse_json
+from rofl.data import atomic
+from rofl.data.regular_file import read_regular
 from rofl.data.user.shared_columns import parse_columns
 from rofl.errors import UserError
 from rofl.federation.protocol import PROTOCOL, check_protocol, is_int
 from rofl.federation.tensor_records import MAX_COUNT
 
+SITES_FILE = "sites.json"
+_MAX_BYTES = 2**26  # of that file
 _GREETING = "site"  # the record's name, as in 0.1
 _MAX_NAME = 100  # characters
 _MAX_CLASSES, _MAX_CLASS_NAME = 10_000, 255
@@ -25,15 +33,15 @@ class SiteInfo:
     """The greeting: a site's name and number, and a description of its data.
 
     Attributes:
-        client: Its number among all sites, counted from 0.
-        name: Its name, for people.
-        samples: How many samples it trains with.
-        side: Pixels of its square images; None where the settings name the data set.
-        channels: 1 for grey images, 3 for colours; None where the settings name the data set.
-        classes: The names of its classes; empty where the settings name the data set.
-        mask_key: Its public key for masks (`rofl.federation.masking`); empty where it cannot mask.
-        mask_signature: Its signature of that key; empty without credentials.
-        columns: What it says of the columns of its table, or of its texts: an encoder as JSON; "" for images.
+        client: The site's number, counted from 0.
+        name: The site's display name.
+        samples: The number of training samples.
+        side: The side of the square images in pixels; None for tables and texts, or if the settings name the data set.
+        channels: 1 for grey images, 3 for colours; None for tables and texts, or if the settings name the data set.
+        classes: The names of the site's classes; empty if the settings name the data set.
+        mask_key: The public key for masks (`rofl.federation.masking`); empty if the site cannot mask.
+        mask_signature: The site's signature of that key; empty without credentials.
+        columns: The description of a table's columns, or of texts, as an encoder in JSON; "" for images.
     """
 
     client: int
@@ -47,7 +55,7 @@ class SiteInfo:
     columns: str = ""
 
     def fields(self) -> dict[str, int | str | list[str]]:
-        """Return what travels, by name; `rofl join --dry-run` lists it."""
+        """Return the fields of the message, by name; `rofl join --dry-run` lists them."""
         fields: dict[str, int | str | list[str]] = {
             "client": self.client,
             "name": self.name,
@@ -72,7 +80,7 @@ class SiteInfo:
 
         Args:
             content: The message.
-            known_name: The site's name by its key; "" to believe what it says.
+            known_name: The name that belongs to the site's key; "" uses the name in the greeting.
 
         Raises:
             ProtocolError: If the site uses another version of the protocol.
@@ -87,7 +95,7 @@ class SiteInfo:
         check_protocol(record.get("protocol"), name, "the coordinator")
         client, samples = record.get("client"), record.get("samples")
         if not is_int(client) or client < 0:
-            raise ValueError(f"{name} sends no number of its own, counted from 0.")
+            raise ValueError(f"{name} sends no site number, counted from 0.")
         if not is_int(samples) or not 0 <= samples < MAX_COUNT:
             raise ValueError(f"{name} sends no number of samples.")
         if samples == 0:
@@ -108,17 +116,17 @@ class SiteInfo:
 
 
 def _class_names(site: str, classes: object) -> tuple[str, ...]:
-    """Return the names of a site's classes; a ValueError says what is wrong with them."""
+    """Check the class names of a greeting and return them; raise a ValueError if they are invalid."""
     if not isinstance(classes, list) or not 0 < len(classes) <= _MAX_CLASSES:
         raise ValueError(f"{site} sends no list of 1 to {_MAX_CLASSES} classes.")
     names = tuple(each for each in classes if isinstance(each, str) and _is_class_name(each))
     if len(names) != len(classes) or len(set(names)) != len(names):
-        raise ValueError(f"{site} sends a class that has no name of its own.")
+        raise ValueError(f"{site} sends a class without a unique, printable name.")
     return names
 
 
 def _columns(site: str, text: object) -> str:
-    """Return what a site says of its columns; a ValueError says what is wrong with it."""
+    """Check the description of columns in a greeting and return it; raise a ValueError if it is invalid."""
     try:
         if isinstance(text, str) and parse_columns(text):
             return text
@@ -132,10 +140,42 @@ def _is_class_name(name: str) -> bool:
 
 
 def _hex(record: ConfigRecord, name: str, most: int) -> bytes | None:
-    """Return bytes that a record has as hexadecimal text: b"" where it has none, None where they cannot be used."""
+    """Return a hexadecimal field of a record as bytes: b"" if it is missing, None if it is invalid or too long."""
     text = record.get(name, "")
     try:
         found = bytes.fromhex(text) if isinstance(text, str) else None
     except ValueError:
         return None
     return found if found is not None and len(found) <= most else None
+
+
+class SitesFile:
+    """A file with the greetings of a run's sites, so that a resumed run knows sites that are not connected.
+
+    Args:
+        path: The file; None to store nothing.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+
+    def read(self) -> dict[int, SiteInfo]:
+        """Return the greetings by site number; empty if there is no file.
+
+        Raises:
+            UserError: If the file is damaged.
+        """
+        if self._path is None or not self._path.exists():
+            return {}
+        try:
+            greetings = parse_json(read_regular(self._path, _MAX_BYTES, follow=False).decode())
+            sites = [SiteInfo.decode(RecordDict({_GREETING: ConfigRecord(dict(each))})) for each in greetings]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, UserError) as error:
+            raise UserError(f"{self._path} is damaged ({error}).", "delete it; the sites send it again") from error
+        return {site.client: site for site in sites}
+
+    def write(self, sites: Mapping[int, SiteInfo]) -> None:
+        """Write the greetings of all sites."""
+        if self._path is not None:
+            greetings = [sites[client].fields() for client in sorted(sites)]
+            atomic.atomic_write(self._path, json.dumps(greetings, indent=1) + "\n")

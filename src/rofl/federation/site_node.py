@@ -1,7 +1,7 @@
-"""A site's connection to the coordinator: keeps a SuperNode running, and does its tasks in this process.
+"""A site's connection to the coordinator: keeps a SuperNode running, and executes its tasks in this process.
 
-The SuperNode is Flower's program that talks to the coordinator. It is restarted when it ends, when the coordinator
-was restarted, and when Flower loses a message; the client states are in a file, so that nothing is lost by it.
+The SuperNode is Flower's program that talks to the coordinator. It is restarted when it ends, when the coordinator was
+restarted, and when Flower loses a message. Client states are stored in a file, so that a restart loses nothing.
 """
 
 import shutil
@@ -16,24 +16,25 @@ import httpx
 from flwr.app import Context, Message
 
 from rofl.data import atomic
-from rofl.errors import UserError
+from rofl.errors import UserError, one_line
 from rofl.federation.client_app import SiteData, make_client_app
 from rofl.federation.coordinator_link import CoordinatorLink
 from rofl.federation.credentials import SiteCredentials
 from rofl.federation.flower_internal.processes import FlowerProcess, free_port, new_secret, start_supernode
 from rofl.federation.flower_internal.runtime import TaskClient, deactivate_node, do_client_task
+from rofl.federation.log_throttle import LogThrottle
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_gate import Declined, SiteGate
-from rofl.federation.state_file import StateFile
+from rofl.federation.site_memory import StateFile
 from rofl.training.run_files import exclusive
 
-_POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: after a task, and when none came for long
-_POLL_SERVER = 2.0  # seconds between two checks that the coordinator is there
-_RETRY = 1.0  # seconds before another try
-_PATIENCE = 20.0  # seconds for which the coordinator may not answer before the site connects again
-_LINGER = 5.0  # seconds for the last message to be sent
-_GOODBYE = 1.0  # seconds for the reply to the coordinator's last message to be sent
-_CONFIRMATION = 120.0  # seconds for which a site that is done waits for a coordinator that does not answer
+_POLL_BUSY, _POLL_IDLE = 0.05, 0.2  # seconds between two polls for a task: right after a task, and at most
+_POLL_SERVER = 2.0  # seconds between two checks that the coordinator answers
+_RETRY = 1.0  # seconds before a retry
+_PATIENCE = 20.0  # seconds without an answer of the coordinator after which the site reconnects
+_LINGER = 5.0  # seconds for sending the refusal of a site that declines
+_GOODBYE = 1.0  # seconds for sending the reply to the coordinator's last message
+_CONFIRMATION = 120.0  # seconds that a finished site waits for a coordinator that does not answer
 
 
 @dataclass
@@ -45,10 +46,10 @@ class SiteNode:
         data: The site's data.
         client: The site's number, counted from 0.
         home: A folder for logs, client states and Flower's own files.
-        credentials: Its key and the certificate to trust; None on one machine only.
-        on_message: Called with sentences for people.
-        gate: What requests and replies pass: the site's policy, masks and log.
-        finished: Whether the site has done its part already, and the coordinator may not know it yet.
+        credentials: The site's key and the trusted certificate; None for a federation on one machine.
+        on_message: Called with status messages for the user.
+        gate: Checks requests and replies with the site's policy, masks and log.
+        finished: Whether the site has finished its part, even if the coordinator has not confirmed it.
     """
 
     server: str
@@ -62,16 +63,17 @@ class SiteNode:
     _confirmed: bool = False
     _declined: Declined | None = None
     _rounds: set[int] = field(default_factory=set)
+    _throttle: LogThrottle = field(default_factory=lambda: LogThrottle(repeats=100))
 
     def run(self) -> None:
         """Take part until the coordinator ends the run; the coordinator may start late, stop, and be resumed.
 
-        A site that has done its part stays until the coordinator confirms that it has everything, since a coordinator
-        that was killed asks again; it does not wait for one that is gone for longer than two minutes.
+        A finished site stays until the coordinator confirms that it has everything, because a coordinator that was
+        killed repeats its requests. It gives up when the coordinator has not answered for two minutes.
 
         Raises:
-            UserError: If another program uses the same folder, another program answers in the coordinator's place, or
-                the people here decline to take part.
+            UserError: If another program uses the same folder, another server answers in the coordinator's place, the
+                coordinator refuses the site, or the user declines to take part.
         """
         with exclusive(self.home.parent, "rofl join", links=True):
             while not self._confirmed and (instance := self._wait_for_coordinator()) is not None:
@@ -79,7 +81,7 @@ class SiteNode:
                 self._deactivate_old_node()
                 tls = (self.credentials.ca, self.credentials.key) if self.credentials else None
                 with start_supernode(self.home, port, secret, self.server, self.client, tls) as node:
-                    with suppress(UserError):  # it ended at once: `_work` reports its last log line
+                    with suppress(UserError):  # if it ended at once, `_work` reports its last log line
                         node.wait_for(port)
                     self._work(node, TaskClient(f"127.0.0.1:{port}", secret.read_bytes()), instance)
             (self.home / "secret").unlink(missing_ok=True)
@@ -87,12 +89,12 @@ class SiteNode:
             shutil.rmtree(self.home / "masks", ignore_errors=True)  # so that recorded sums cannot be unmasked later
 
     def _work(self, node: FlowerProcess, tasks: TaskClient, instance: str) -> None:
-        """Do tasks while the coordinator and the SuperNode are there.
+        """Execute tasks until the coordinator or the SuperNode is gone, or the coordinator confirms the end.
 
         Args:
             node: The SuperNode.
-            tasks: Where its tasks are.
-            instance: The coordinator's start; another value ends this connection.
+            tasks: The client that acquires the SuperNode's tasks.
+            instance: The name of the coordinator's current start; another name ends this connection.
         """
         checked = answered = last_task = time.monotonic()
         end = float("inf")
@@ -103,12 +105,12 @@ class SiteNode:
                         last_task = time.monotonic()
                         end = time.monotonic() + _GOODBYE if self._confirmed else end
                         if self._declined is not None:
-                            time.sleep(_LINGER)  # so that the coordinator is told
+                            time.sleep(_LINGER)  # so that the refusal reaches the coordinator
                             raise self._declined
                         continue
-                except httpx.HTTPError:  # the SuperNode starts, or has ended, which is checked below
+                except httpx.HTTPError:  # the SuperNode is starting, or has ended, which is checked below
                     pass
-                except RuntimeError as error:  # Flower gave a task without its message; a new connection gets it again
+                except RuntimeError as error:  # Flower lost the task's message; a new connection gets it again
                     self.on_message(f"Connecting again: {error}")
                     return
                 if not node.running:
@@ -126,10 +128,10 @@ class SiteNode:
             tasks.close()
 
     def _handle(self, message: Message, context: Context) -> Message:
-        """Call the ClientApp, with client states that outlive the SuperNode.
+        """Call the ClientApp, with client states that survive a restart of the SuperNode.
 
-        The node's id is written to a file as well, for `_deactivate_old_node` of the next start. An exception is
-        reported here and raised again: `do_client_task` makes an error reply of it.
+        Also writes the node's id to a file, for `_deactivate_old_node` of the next start. Reports an exception to the
+        user and raises it again, so that `do_client_task` makes an error reply of it.
         """
         state_file = StateFile(self.home / "memory.safetensors")
         state_file.load_into(context.state)
@@ -140,11 +142,9 @@ class SiteNode:
         except Declined as error:
             self._declined = error
             raise
-        except UserError as error:  # the coordinator gets an error reply, and goes on without us
-            self.on_message(f"This could not be done: {error}")
-            raise
-        except Exception as error:
-            self.on_message(f"This could not be done: {type(error).__name__}: {error}")
+        except Exception as error:  # the coordinator gets an error reply, and continues without this site
+            name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            self._tell(f"The request failed: {name}{error}")
             raise
         state_file.save(context.state)
         kind = message.metadata.message_type
@@ -153,6 +153,13 @@ class SiteNode:
         self.finished = self.finished or kind == "query.finish"
         self._confirmed = self._confirmed or (kind == "query.confirm" and self.finished)
         return reply
+
+    def _tell(self, sentence: str) -> None:
+        """Say what the coordinator can cause at will; of what it causes again and again, a line a minute."""
+        sentence = one_line(sentence)
+        times = self._throttle.note(sentence)
+        if times:
+            self.on_message(sentence if times == 1 else f"{sentence} ({times} such things)")
 
     @cached_property
     def _link(self) -> CoordinatorLink:
@@ -164,18 +171,18 @@ class SiteNode:
         return make_client_app(self.data, lambda context: self.gate)
 
     def _announce(self, kind: str, request: RoundRequest) -> None:
-        """Say what the coordinator asks for."""
+        """Report a request of the coordinator to the user."""
         if kind == "describe":
-            self.on_message("Connected; the coordinator asked who is here.")
+            self._tell("Connected; the coordinator asked who is here.")
         elif kind == "train":
             again = " again" if request.index in self._rounds else ""
             self._rounds.add(request.index)
-            self.on_message(f"Round {request.index}: training on this site's samples{again}.")
+            self._tell(f"Round {request.index}: training on this site's samples{again}.")
         elif kind == "finish":
-            self.on_message("The last round is done; judging this site's labels.")
+            self._tell("The last round is done; judging this site's labels.")
 
     def _wait_for_coordinator(self) -> str | None:
-        """Return which start of the coordinator answers, once it does; None where it is not needed any more."""
+        """Wait for the coordinator and return the name of its start; None if a finished site stops waiting."""
         announced, begun = False, time.monotonic()
         while (instance := self._link.instance()) is None:
             if self.finished and time.monotonic() - begun > _CONFIRMATION:
@@ -188,7 +195,7 @@ class SiteNode:
         return instance
 
     def _deactivate_old_node(self) -> None:
-        """Take the connection of a process that was killed off Flower's list, where it would stay for a minute."""
+        """Deactivate the node of a killed process, which Flower would list as connected for another minute."""
         node_file = self.home / "node"
         if self.credentials is not None and node_file.is_file():
             with suppress(ValueError, httpx.HTTPError):

@@ -1,4 +1,4 @@
-"""The run folder that a site writes at the end: like that of a local run, so that the same commands read it."""
+"""The run folder that a site writes at the end, in the format of a local run."""
 
 import json
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from rofl.training.run_progress import Trained
 
 @dataclass(frozen=True)
 class SiteOutcome:
-    """The saved model's predictions and audit of a site's samples.
+    """The saved model's predictions on a site's samples, and the audit of their labels.
 
     Attributes:
         experiment: The settings as the site reads them.
         network: The whole network.
         audit: The audit of this site's labels.
-        noise: The label noise over all sites; None where there is no estimate.
-        logits: (N, K) of the saved model on this site's training samples.
-        test_logits: (M, K) of the saved model on its test samples.
+        noise: The label noise over all sites; None if there is no estimate.
+        logits: The saved model's logits of this site's training samples, (N, K).
+        test_logits: The saved model's logits of its test samples, (M, K).
     """
 
     experiment: Experiment
@@ -43,7 +43,7 @@ class SiteOutcome:
 
         Args:
             run_dir: The folder.
-            server_state: The saved model, the only one that the site got.
+            server_state: The server state with the saved model.
             history: The records of all rounds, as a JSON list.
         """
         trained = self._trained(server_state, [RoundRecord.model_validate(each) for each in json.loads(history)])
@@ -54,7 +54,7 @@ class SiteOutcome:
         RunOutcome(self.experiment, self.network, trained, self.audit, self.logits, self.test_logits).write(run_dir)
 
     def _trained(self, server_state: ServerState, history: list[RoundRecord]) -> Trained:
-        """Return the outcome of all rounds as the site knows it."""
+        """Return the outcome of training; the last and the selected server state are both the received one."""
         monitor = RunMonitor(self.experiment)
         monitor.replay(history)
         is_best = self.experiment.select == "best" and monitor.best_round is not None

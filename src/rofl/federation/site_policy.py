@@ -1,7 +1,7 @@
-"""A site's policy, which limits the coordinator's requests: `policy.toml` next to its credentials.
+"""A site's policy, which limits the coordinator's requests: `policy.toml` next to the site's credentials.
 
-The coordinator chooses the settings of a run. A site compares them with its policy before it does anything with its
-data, and refuses what the policy does not allow, whoever asks. Without a file the defaults below hold.
+The coordinator chooses the settings of a run. A site compares them with its policy before it uses its data, and
+refuses what the policy does not allow. The defaults below apply if there is no file.
 """
 
 import re
@@ -26,29 +26,29 @@ from rofl.models import MODELS
 
 POLICY_FILE = "policy.toml"
 _HOLDOUT = (0.05, 0.5)  # the share of a site's samples that the coordinator may have held out for tests
-# Settings that choose no samples.
+# Settings of `data` that do not select samples.
 _FORM = frozenset({"name", "classes", "side", "channels", "columns", "holdout", "validation_share"})
 _IMPORTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # package.module:name
 
 
 class SitePolicy(Spec):
-    """A site's conditions. The description of a field is its comment in the file."""
+    """A site's conditions. The description of each field is written to the file as a comment."""
 
     min_samples_per_update: Annotated[int, Field(ge=1)] = Field(
-        20, description="An update, or a table at the end, leaves only if it is of at least so many samples."
+        20, description="An update, or a table at the end, must be computed from at least this many samples."
     )
     min_samples_per_evaluation: Annotated[int, Field(ge=1)] = Field(
-        10, description="Counts of a test leave only if at least so many held-out samples were tested."
+        10, description="Counts of an evaluation must cover at least this many held-out samples."
     )
     min_batch: Annotated[int, Field(ge=2)] = Field(
-        8, description="A step of training uses at least so many samples: batch norm keeps the mean of a batch."
+        8, description="The smallest batch size: batch norm would reveal the mean of a small batch."
     )
     send_evaluation: bool = Field(
         True, description="Whether counts of right answers on held-out samples, and counts by class, may leave."
     )
     send_vote: bool = Field(
         True,
-        description="Whether this site may say of a round's model that its own one is better by far: yes or no.",
+        description="Whether this site may vote, with one bit, that its own model is much better than a round's model.",
     )
     send_suspects: bool = Field(
         True,
@@ -60,42 +60,42 @@ class SitePolicy(Spec):
         description="Whether names of a table's columns, rounded means and spreads, and frequent texts, may leave.",
     )
     min_rows_per_fact: Annotated[int, Field(ge=2)] = Field(
-        10, description="A mean of a column, or a text in it, leaves only if at least so many rows have it."
+        10, description="A column's mean, or a text in it, leaves only if at least this many rows have it."
     )
     subsetting: bool = Field(
         False,
         description="Whether the coordinator may choose which of this site's samples are used, or change their labels.",
     )
-    methods: tuple[str, ...] = Field(tuple(METHODS), description="Methods that may train here.")
+    methods: tuple[str, ...] = Field(tuple(METHODS), description="The methods that the coordinator may choose.")
     models: tuple[str, ...] = Field(
         tuple(MODELS),
-        description="Networks that may be trained here; also timm:NAME, and hf:NAME for a folder of this site.",
+        description="The networks that the coordinator may choose; also timm:NAME, and hf:NAME for a folder here.",
     )
     plugins: tuple[str, ...] = Field(
-        (), description="Names of the form package.module:name that the coordinator may have imported here."
+        (), description="Python names (package.module:name) that the coordinator's settings may import here."
     )
     masks: Literal["if three", "always", "any"] = Field(
         "if three",
-        description='Sums must be masked "if three" sites or more are in a round, "always", or not at all ("any").',
+        description='When sums must be masked: "if three" or more sites are in the run, "always", or never ("any").',
     )
     min_sites_per_sum: Annotated[int, Field(ge=2)] = Field(
-        2, description="A masked sum is unmasked only if it is over at least so many sites."
+        2, description="The smallest number of sites in a masked sum."
     )
     same_sites: bool = Field(
         False,
-        description="Whether all masked sums of a run must be over the same sites. Two sums over different sites tell "
-        "what one site counts; but a site that drops out then stops the run until it is back.",
+        description="Whether all masked sums of a run must be over the same sites. Two sums over different sites "
+        "reveal counts of one site. If true, a site that drops out stops the run until it is back.",
     )
     min_privacy_noise: Annotated[float, Field(ge=0)] = Field(
         0.0,
-        description="The least noise of differential privacy (docs/privacy.md) on what the coordinator sees: a masked "
-        "sum, or this site's update; 0 allows runs without it.",
+        description="The smallest noise of differential privacy (docs/privacy.md) on what the coordinator sees: a "
+        "masked sum, or this site's update; 0 allows runs without it.",
     )
     max_privacy_clip: Annotated[float, Field(gt=0)] = Field(
-        1e6, description="The largest privacy.clip, where differential privacy is used."
+        1e6, description="The largest privacy.clip, if differential privacy is used."
     )
-    max_rounds: Annotated[int, Field(ge=1)] = Field(1000, description="The most rounds of a run.")
-    max_epochs: Annotated[int, Field(ge=1)] = Field(50, description="The most local epochs of a round.")
+    max_rounds: Annotated[int, Field(ge=1)] = Field(1000, description="The largest number of rounds of a run.")
+    max_epochs: Annotated[int, Field(ge=1)] = Field(50, description="The largest number of local epochs of a round.")
     downloads: bool = Field(
         False, description="Whether data sets and weights that are not on this machine may be downloaded."
     )
@@ -105,7 +105,7 @@ class SitePolicy(Spec):
         """Return the policy of a file.
 
         Raises:
-            UserError: If it is missing, no TOML, or has an unknown name or a value that does not fit.
+            UserError: If the file is missing, is not TOML, or has an unknown name or an invalid value.
         """
         try:
             return cls.model_validate(read_toml(path))
@@ -118,17 +118,17 @@ class SitePolicy(Spec):
 
     def to_toml(self) -> str:
         """Return the content of a policy file, with a comment above each condition."""
-        lines = ["# What a coordinator may ask of this site. rofl join reads it; docs/security.md explains it."]
+        lines = ["# Limits on the coordinator's requests. rofl join reads this file; docs/security.md explains it."]
         for name, value in self.model_dump(mode="json").items():
             lines += ["", f"# {type(self).model_fields[name].description}", tomli_w.dumps({name: value}).strip()]
         return "\n".join(lines) + "\n"
 
 
 def write_policy(path: Path) -> None:
-    """Write a policy file with the defaults, to be edited.
+    """Write a policy file with the defaults, for editing.
 
     Raises:
-        UserError: If there is one already.
+        UserError: If the file already exists.
     """
     if path.exists():
         raise UserError(f"{path} already exists.", "an editor, or another place")
@@ -139,12 +139,12 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
     """Refuse settings that a policy does not allow.
 
     Args:
-        policy: The site's.
-        experiment: What the coordinator wants to run.
-        own_data: Whether the samples are the site's own, or a published data set as a rehearsal.
+        policy: The site's policy.
+        experiment: The coordinator's settings.
+        own_data: Whether the samples are the site's own, or a published data set in a rehearsal.
 
     Raises:
-        Refusal: With the first setting that is not allowed, and what the policy says about it.
+        Refusal: If a setting is not allowed; the message names the first one and the condition of the policy.
     """
     if own_data:
         _check_samples(policy, experiment)
@@ -160,24 +160,27 @@ def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -
         _refuse(f"rounds = {experiment.rounds}", f"max_rounds = {policy.max_rounds}")
     if not isinstance(epochs, int) or epochs > policy.max_epochs:
         _refuse(f"method.epochs = {epochs}", f"max_epochs = {policy.max_epochs}")
-    if not isinstance(inner, int) or epochs * inner > policy.max_epochs:  # as many steps as so many epochs
+    if not isinstance(inner, int) or epochs * inner > policy.max_epochs:  # inner steps act like epochs
         _refuse(f"method.inner_steps = {inner} in {epochs} epochs", f"max_epochs = {policy.max_epochs}")
     if experiment.model.weights == "imagenet" and not policy.downloads:
         _refuse(f"model.weights = {experiment.model.weights}", "downloads = false")
 
 
 def wants_masks(policy: SitePolicy, experiment: Experiment) -> bool:
-    """Return whether a policy wants sums masked; where there are three sites, fewer in a round are no excuse."""
+    """Return whether a policy requires masks; "if three" counts the sites of the run, not those of a round."""
     return policy.masks == "always" or (policy.masks == "if three" and experiment.clients >= FEWEST)
 
 
 def check_sums(policy: SitePolicy, experiment: Experiment, sites: int) -> None:
-    """Refuse a request for sums that show more of this site than the policy allows.
+    """Refuse a request for sums that would reveal more of this site than the policy allows.
 
     Args:
-        policy: The site's.
-        experiment: What the coordinator runs.
-        sites: The sites with which the sums are masked; 0 where they are not.
+        policy: The site's policy.
+        experiment: The coordinator's settings.
+        sites: The number of sites in the masked sum; 0 without masks.
+
+    Raises:
+        Refusal: If the policy does not allow the request.
     """
     if wants_masks(policy, experiment) and not sites:
         _refuse("sums without masks", f'masks = "{policy.masks}"')
@@ -185,7 +188,7 @@ def check_sums(policy: SitePolicy, experiment: Experiment, sites: int) -> None:
         _refuse(f"a sum of {sites} sites", f"min_sites_per_sum = {policy.min_sites_per_sum}")
     if sites and experiment.build_method().tells_clients_apart:
         _refuse(f"sums in which {experiment.method_name} keeps single sites apart", f'masks = "{policy.masks}"')
-    # Each site adds its share of the noise: a cohort that is larger than the sum would leave less of it.
+    # Each site adds its share of the noise for the whole cohort, so a sum over fewer sites has less noise.
     noise = experiment.privacy.noise * min(1.0, max(sites, 1) / experiment.cohort) ** 0.5
     if noise < policy.min_privacy_noise:
         shown = f"privacy.noise = {experiment.privacy.noise:g} for a cohort of {experiment.cohort}"
@@ -199,13 +202,16 @@ def check_count(policy: SitePolicy, samples: int) -> None:
 
 
 def check_names(policy: SitePolicy, settings: Settings) -> None:
-    """Refuse methods, networks and data sets that are not allowed, and every name that would be imported.
+    """Refuse methods, networks, data sets and imports that are not allowed.
 
-    It is called before the settings are parsed, since parsing imports what they name.
+    Call it before parsing the settings, because parsing imports the modules that they name.
 
     Args:
-        policy: The site's.
-        settings: The coordinator's, as TOML gives them.
+        policy: The site's policy.
+        settings: The coordinator's settings, as parsed from TOML.
+
+    Raises:
+        Refusal: If a name is not allowed.
     """
     for name in _texts(settings):
         if _IMPORTED.fullmatch(name) and name not in (*policy.plugins, *_foreign(policy.models)):
@@ -218,7 +224,7 @@ def check_names(policy: SitePolicy, settings: Settings) -> None:
 
 
 def _check_samples(policy: SitePolicy, experiment: Experiment) -> None:
-    """Refuse settings that choose among a site's own samples, change their labels, or look at a few at a time."""
+    """Refuse settings that select among a site's own samples, change their labels, or use small batches."""
     batch = experiment.method.get("batch", policy.min_batch)
     if not isinstance(batch, int) or batch < policy.min_batch:
         _refuse(f"method.batch = {batch}", f"min_batch = {policy.min_batch}")
@@ -236,12 +242,12 @@ def _check_samples(policy: SitePolicy, experiment: Experiment) -> None:
 
 
 def _foreign(models: Sequence[str]) -> list[str]:
-    """Return the names of networks of timm and Hugging Face, which import nothing else than these packages."""
+    """Return the networks of timm and Hugging Face; they look like imports, but import only these packages."""
     return [name for name in models if name.startswith(("timm:", "hf:"))]
 
 
 def _texts(value: Any) -> list[str]:
-    """Return every text in nested settings."""
+    """Return all strings in nested settings."""
     if isinstance(value, Mapping):
         return [text for inner in value.values() for text in _texts(inner)]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The coordinator's list of sites: which number each has, and which of them are connected now."""
+"""The coordinator's list of sites: their numbers, greetings and connections."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -14,9 +14,8 @@ from rofl.federation.masking.peers import Peer
 from rofl.federation.messaging import NodeConnection, error_reason, nodes_online
 from rofl.federation.protocol import ProtocolError, RoundRequest
 from rofl.federation.site_discovery import PATIENCE, Discovery, Stragglers
-from rofl.federation.site_info import SiteInfo
+from rofl.federation.site_info import SiteInfo, SitesFile
 from rofl.federation.site_keys import SiteKeys
-from rofl.federation.sites_file import SitesFile
 
 _POLL = 0.2  # seconds between two polls for the nodes that are connected
 _MOST_PROBLEMS = 200  # different sentences about sites that cannot take part
@@ -25,22 +24,22 @@ _RESUME = "rofl serve --resume RUN"
 
 
 class SiteRegistry:
-    """The sites of a federation, by their number, while they come and go.
+    """The sites of a federation, by number; sites may connect and disconnect at any time.
 
     Args:
         grid: Flower's connection to the sites.
-        clients: How many sites there are to be.
+        clients: The number of sites that the run starts with.
         keys: The sites' numbers by their keys; None to trust the numbers that sites send.
-        on_message: Called with a sentence for people when a site connects or cannot take part.
-        log: Where sites, requests and replies are written; nowhere where None.
-        memory: Where what sites said is kept for a resume; nowhere where None.
+        on_message: Called with a status message for the user when a site connects or cannot take part.
+        log: The log of sites, requests and replies; None for none.
+        memory: The file that stores greetings for a resume; None for none.
 
     Attributes:
-        sites: What each site has said about itself, by its number; with that of an earlier start.
-        conditions: What a site must say to be admitted.
-        without: The numbers of sites that are gone for good, and are not waited for.
+        sites: The greeting of each site, by number, including those of an earlier start.
+        conditions: The requirements for a site's greeting.
+        without: The numbers of sites that were taken out of the run.
         open_to_others: Whether sites with keys beyond the first `clients` may join.
-        stragglers: The sites that do not answer in time.
+        stragglers: Tracks the sites that answer late.
     """
 
     def __init__(
@@ -62,14 +61,14 @@ class SiteRegistry:
         numbers = range(clients) if self._keys.numbers is None else sorted(self._keys.numbers.values())[:clients]
         known = [client for client in self.sites if client not in self._keys.refused]
         self._first = frozenset(known if len(known) >= clients else numbers)
-        self._came: set[int] = set()  # in this start
+        self._came: set[int] = set()  # since the coordinator's start
         self._clients_by_node: dict[int, int] = {}
         self._discovery = Discovery(grid, self.log)
         self._problems: dict[str, None] = {}  # sentences about sites that cannot take part, in order of arrival
 
     @property
     def members(self) -> list[int]:
-        """The numbers of all sites that belong to the run, connected or not: those asked for, and those that joined."""
+        """The numbers of all sites of the run, connected or not: the first `clients`, and those that joined later."""
         return sorted({*self._first, *self.sites} - self.without)
 
     def name(self, client: int) -> str:
@@ -78,18 +77,21 @@ class SiteRegistry:
         return site.name if site is not None else self._keys.name_of(client) or f"site {client}"
 
     def samples(self, client: int) -> int:
-        """Return how many samples a site says it has; 0 where it has not come yet."""
+        """Return the number of samples that a site declared; 0 if there is no greeting yet."""
         return self.sites[client].samples if client in self.sites else 0
 
     def connected(self) -> dict[int, NodeConnection]:
-        """Return the clients that are connected now; of two nodes with the same number the later one counts."""
+        """Return the connections of usable sites, by number; of two nodes with one number the later one counts.
+
+        Sites that are taken out, refused or set aside are not included.
+        """
         online = sorted(nodes_online(self.grid), key=lambda node: node.since)
         found = {self._clients_by_node[each.node]: each for each in online if each.node in self._clients_by_node}
         out = {*self.without, *self._keys.refused, *self.stragglers.aside}
         return {client: each for client, each in found.items() if client not in out and self._is_current(client, each)}
 
     def why_absent(self, client: int) -> str:
-        """Return why a site is not asked for anything."""
+        """Return why a site is not among the connected ones."""
         if client in self._keys.refused:
             return self._keys.refused[client]
         if client in self.stragglers.aside:
@@ -97,10 +99,10 @@ class SiteRegistry:
         return NOT_CONNECTED
 
     def take_out(self, names: Iterable[str]) -> None:
-        """Go on without some sites, for good.
+        """Exclude some sites from the run permanently.
 
         Raises:
-            UserError: If there is no site of such a name.
+            UserError: If a name is unknown.
         """
         numbers = {self.name(client): client for client in self.members}
         for name in names:
@@ -109,9 +111,9 @@ class SiteRegistry:
             self.without |= {numbers[name]}
 
     def discover(self, request: RoundRequest) -> None:
-        """Ask every connection that is new for the site's description, and admit the sites that have answered.
+        """Ask every new connection for a greeting, and admit the sites that have answered.
 
-        It does not wait: a site that does not answer must not hold up the others.
+        Does not wait for answers, so that a silent site does not delay the others.
         """
         for sentence in self._keys.refresh():
             self.on_message(sentence)
@@ -120,15 +122,15 @@ class SiteRegistry:
             self._take_greeting(connection, reply)
 
     def wait_for_sites(self, request: RoundRequest, timeout: float, fewest: int = 0) -> list[SiteInfo]:
-        """Return the sites in the order of their numbers, once all are connected.
+        """Wait for all sites and return their greetings in the order of their numbers.
 
         Args:
-            request: What to ask new connections with.
+            request: The request to send to new connections.
             timeout: Seconds to wait.
-            fewest: How many are enough after that time; 0 for all.
+            fewest: The number of sites that is enough after `timeout` seconds; 0 for all.
 
         Raises:
-            UserError: If too few are there after `timeout` seconds; it says why sites were refused.
+            UserError: If too few sites are connected after `timeout` seconds; the message says why sites were refused.
         """
         deadline = time.monotonic() + timeout
         wanted = [client for client in self.members if client not in self._keys.refused]
@@ -149,16 +151,16 @@ class SiteRegistry:
     def wait_for_any(
         self, clients: list[int], request: RoundRequest, timeout: float, fewest: int = 1
     ) -> dict[int, NodeConnection]:
-        """Return those of some clients that are connected; where too few are, wait for more.
+        """Wait until enough of some clients are connected, and return their connections.
 
         Args:
             clients: The numbers of the clients.
-            request: What to ask new connections with.
+            request: The request to send to new connections.
             timeout: Seconds to wait.
-            fewest: How many of them there must be.
+            fewest: The number of them that must be connected.
 
         Raises:
-            UserError: If fewer of them are connected after `timeout` seconds.
+            UserError: If fewer are connected after `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -177,7 +179,7 @@ class SiteRegistry:
         """Wait until all sites are connected, or until `timeout` seconds have passed.
 
         Args:
-            request: What to ask new connections with.
+            request: The request to send to new connections.
             timeout: Seconds to wait.
             besides: Sites not to wait for.
         """
@@ -187,7 +189,7 @@ class SiteRegistry:
             self.discover(request)
 
     def note_late(self, client: int, index: int) -> None:
-        """Note that a site did not answer in time in a round; after two such rounds it is set aside until it does."""
+        """Record that a site was late in a round; after two late rounds in a row it is set aside until it answers."""
         if not self.stragglers.is_too_late(client, index):
             return
         nodes = {node for node, each in self._clients_by_node.items() if each == client}
@@ -196,7 +198,7 @@ class SiteRegistry:
         self.on_message(f"{self.name(client)} was late in {PATIENCE} rounds; it is set aside until it answers.")
 
     def peer(self, client: int) -> Peer:
-        """Return a site as the other sites need to know it for masks."""
+        """Return a site as other sites see it for masks."""
         return self._peer(self.sites[client])
 
     def _peer(self, site: SiteInfo) -> Peer:
@@ -209,13 +211,13 @@ class SiteRegistry:
         return {*self._first, *others, *self.sites}
 
     def _is_current(self, client: int, connection: NodeConnection) -> bool:
-        """Return whether a connection's key is the site's key now."""
+        """Return whether a connection uses the site's current key."""
         return self._keys.numbers is None or self._keys.numbers.get(connection.key) == client
 
     def _take_greeting(self, connection: NodeConnection, reply: Message) -> None:
-        """Take in a site's answer to the first question."""
+        """Handle a site's answer to the request for its greeting."""
         number = None if self._keys.numbers is None else self._keys.numbers.get(connection.key, -1)
-        name = "" if number is None else self._keys.name_of(number)  # the key tells, not the site
+        name = "" if number is None else self._keys.name_of(number)  # from the key, not from the site's message
         if reply.has_error():
             self._problem(f"{name or 'A site'} cannot take part: {error_reason(reply).removesuffix('.')}.")
         elif number is not None and number in self._keys.refused:
@@ -224,18 +226,18 @@ class SiteRegistry:
             self._admit(connection, reply.content, number, name)
 
     def _admit(self, connection: NodeConnection, content: RecordDict, number: int | None, name: str) -> None:
-        """Enter a site that has described itself, or say why it is refused.
+        """Add a site, or report why its greeting is refused.
 
         Args:
-            connection: The site's.
-            content: What it says.
-            number: The site's number by its key; None to believe what it says.
-            name: Its name by its key; "" to believe what it says.
+            connection: The site's connection.
+            content: The site's greeting.
+            number: The number that belongs to the site's key; None uses the number in the greeting.
+            name: The name that belongs to the site's key; "" uses the name in the greeting.
         """
         try:
             site = SiteInfo.decode(content, name)
             site = site if number is None else replace(site, client=number)
-            chosen = self.clients if number is None else 0  # without keys, a site says its number itself
+            chosen = self.clients if number is None else 0  # without keys, sites choose their numbers
             check_number(site, self._numbers(), self.sites, self.without, chosen)
             check_greeting(site, self.conditions, self.sites, self._peer(site), self._keys.authority)
         except (ProtocolError, UserError, ValueError) as error:
@@ -248,8 +250,8 @@ class SiteRegistry:
         if self.sites.get(site.client) != site:
             self.sites[site.client] = site
             self._memory.write(self.sites)
-        self.log.write("admitted", site=site.name, client=site.client, samples=site.samples)
-        self.on_message(f"{site.name} is back." if again else f"{site.name} is here with {site.samples} samples.")
+        if self.log.write_throttled("admitted", site=site.name, client=site.client, samples=site.samples):
+            self.on_message(f"{site.name} is back." if again else f"{site.name} is here with {site.samples} samples.")
 
     def _problem(self, sentence: str) -> None:
         sentence = one_line(sentence)

@@ -1,4 +1,4 @@
-"""The sites' audits of their own labels after the last round, as counts."""
+"""Reports of the sites' audits of their own labels, as counts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,17 +16,21 @@ from rofl.training.held_out import HeldOut
 
 @dataclass(frozen=True)
 class SiteReport:
-    """The farewell: what a site found in its own labels after the last round, as counts.
+    """The result of a site's audit of its own labels after the last round, as counts.
 
     Attributes:
-        samples: How many samples it has.
-        flagged: How many of their labels are suspected to be wrong.
+        samples: The number of samples.
+        flagged: The number of labels that are suspected to be wrong.
         transition: Counts by (suggested class, given class), (K, K) int64; they add up to `samples`.
     """
 
     samples: int
     flagged: int
     transition: torch.Tensor
+
+    def without_counts(self) -> "SiteReport":
+        """Return the report with zeros in place of all counts."""
+        return SiteReport(0, 0, torch.zeros_like(self.transition))
 
     def encode(self) -> RecordDict:
         """Return the counts as a message."""
@@ -35,15 +39,15 @@ class SiteReport:
 
     @classmethod
     def decode(cls, content: RecordDict, classes: int, declared: int | None = None) -> "SiteReport":
-        """Return the counts of a message, of one site or of several.
+        """Return the counts of a message, over one site or several.
 
         Args:
             content: The message.
-            classes: How many classes the model has.
-            declared: How many samples there are at most; any number where None.
+            classes: The number of classes of the model.
+            declared: The largest possible number of samples; any number if None.
 
         Raises:
-            ValueError: If they cannot be true.
+            ValueError: If counts are missing or impossible.
         """
         sums = get_sums(content)
         samples, flagged = decode_count(sums, "samples"), decode_count(sums, "flagged")
@@ -53,15 +57,32 @@ class SiteReport:
             raise ValueError(f"it counts {samples} samples, and {declared} were declared")
         return cls(samples, flagged, decode_table(content, "transition", classes, samples))
 
+    def to_json(self) -> Mapping[str, object]:
+        """Return the counts as JSON, which a resumed coordinator reads again."""
+        return {"samples": self.samples, "flagged": self.flagged, "transition": self.transition.tolist()}
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, object]) -> "SiteReport":
+        """Return the report that `to_json` wrote, with the same checks as for a report from the network.
+
+        Raises:
+            ValueError: If counts are missing or impossible.
+        """
+        samples, flagged, rows = facts["samples"], facts["flagged"], facts["transition"]
+        if not isinstance(samples, int) or not isinstance(flagged, int) or not isinstance(rows, list):
+            raise ValueError("a count or the table is missing")
+        report = cls(samples, flagged, torch.tensor(rows, dtype=torch.int64))
+        return cls.decode(report.encode(), len(rows))
+
 
 @dataclass(frozen=True)
 class SiteReports:
-    """The results of the sites' audits.
+    """The results of the audits of all sites.
 
     Attributes:
-        counts: A report of each site, or one over all of them where sums were masked; none where none could be had.
+        counts: The report of each site, or with masks one report over all sites; empty if there is none.
         finished: The sites that have reported.
-        by_client: The reports of single sites; empty where sums were masked.
+        by_client: The reports of single sites; empty if sums were masked.
     """
 
     counts: list[SiteReport]
@@ -70,21 +91,21 @@ class SiteReports:
 
 
 def count_suggestions(reports: Iterable[SiteReport]) -> HeldOut:
-    """Return how often each class is suggested and given, over all sites, and how often both are the same."""
+    """Count over all sites how often each class is suggested and given, and how often both agree."""
     table = torch.stack([report.transition for report in reports]).sum(dim=0)  # (K, K): suggested, given
     suggested, given = table.sum(dim=1).tolist(), table.sum(dim=0).tolist()
     return HeldOut(predicted=suggested, labelled=given, agreed=int(table.diagonal().sum()))
 
 
-def estimate_noise(sites: Mapping[int, SiteInfo], reports: SiteReports) -> NoiseEstimate:
-    """Return the label noise as the sites' audits see it, from their counts.
+def noise_from_reports(sites: Mapping[int, SiteInfo], reports: SiteReports) -> NoiseEstimate:
+    """Estimate the label noise from the counts of the sites' audits.
 
     Args:
-        sites: All sites, by their numbers.
-        reports: What they found.
+        sites: The greetings of all sites, by number.
+        reports: The results of their audits.
 
     Returns:
-        The share of suspected labels, of all sites and of each that is known; and Q[i][j], the estimated
+        The share of suspected labels over all sites and, without masks, of each site; and Q[i][j], the estimated
         probability that a sample of class i is labelled j.
     """
     flagged = sum(report.flagged for report in reports.counts)

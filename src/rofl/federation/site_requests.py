@@ -1,4 +1,4 @@
-"""Requests to the sites of a federation: sent, logged, and answered by each site or by a masked sum over them."""
+"""Requests to the sites of a federation, answered by single sites or by a masked sum over them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from rofl.federation.protocol import RoundRequest, request_round
 from rofl.federation.site_evaluation import get_vote
 from rofl.federation.site_registry import NOT_CONNECTED, SiteRegistry
 
-ALL_SITES = -1  # in the place of a site's number: the sum over all sites
+ALL_SITES = -1  # stands for the sum over all sites in place of a site's number
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class SiteCounts(Generic[T]):
-    """Counts of sites.
+    """The counts that sites sent.
 
     Attributes:
-        found: By site, or one as `ALL_SITES`.
-        problem: With masks, why their sum cannot be used, where a site must have corrupted it.
-        suspects: The sites that did, where they are known.
+        found: The counts by site, or one sum under `ALL_SITES`.
+        problem: With masks, why the sum cannot be used, if a site must have corrupted it.
+        suspects: The sites that corrupted it, if known.
     """
 
     found: dict[int, T]
@@ -43,8 +43,8 @@ class SiteRequests:
         registry: The sites.
         settings: The experiment as TOML, for sites that connect again.
         timeout: Seconds that a site may take for an answer.
-        masks: Whether sites mask their sums, so that only those over all sites are known here.
-        aside: Sites that are set aside in the rounds under way.
+        masks: Whether sites mask their sums, so that only sums over all sites are known here.
+        aside: Sites that are set aside in the current round.
         votes: Each site's newest vote: whether it objects to the model.
     """
 
@@ -62,13 +62,16 @@ class SiteRequests:
         decode: Callable[[Sequence[int], RecordDict], T],
         asked: frozenset[int] | None = None,
     ) -> SiteCounts[T]:
-        """Return the counts of connected sites, or with masks one record with their sum; none if it fails.
+        """Request counts from connected sites.
 
         Args:
             kind: Flower's message type.
             request: The message to each site.
-            decode: Reads the counts of one site, or the sum over some; called with these and the message.
-            asked: The sites; all where None.
+            decode: Decodes the counts; called with the sites that they include, and the message.
+            asked: The sites to ask; all if None.
+
+        Returns:
+            The counts of each site, or with masks their sum; empty if the sum fails.
         """
         registry = self.registry
         nodes = {client: node for client, node in registry.connected().items() if asked is None or client in asked}
@@ -88,7 +91,9 @@ class SiteRequests:
     def sum_masked(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]
     ) -> SumResult:
-        """Return a masked sum over connected sites; where they are too few for one, others count as lost on the way.
+        """Return a masked sum over connected sites.
+
+        If they are too few for a masked sum, adds other known sites to the session, which count as dropped out.
 
         Args:
             kind: Flower's message type.
@@ -116,13 +121,13 @@ class SiteRequests:
         nodes: Mapping[int, NodeConnection],
         decode: Callable[[int, RecordDict], T],
     ) -> dict[int, T]:
-        """Send one request to some sites; return their decoded replies, without those that cannot be used.
+        """Send one request to some sites and return their decoded replies by site, without unusable ones.
 
         Args:
             kind: Flower's message type.
             request: The message to each site.
             nodes: The sites' connections.
-            decode: Reads a reply; called with the site's number and the message.
+            decode: Decodes a reply; called with the site's number and the message.
         """
         registry = self.registry
         decoded = {}
@@ -138,7 +143,7 @@ class SiteRequests:
     def send(
         self, kind: str, requests: Mapping[int, RecordDict], nodes: Mapping[int, NodeConnection]
     ) -> Iterator[tuple[int, RecordDict | str]]:
-        """Send requests, and yield the replies, or why there is none, as they arrive; both are logged.
+        """Send requests and yield (site, reply or reason why there is none) as replies arrive; logs both.
 
         Args:
             kind: Flower's message type.
@@ -166,6 +171,6 @@ class SiteRequests:
             yield client, reply
 
     def _refresh_nodes(self) -> dict[int, NodeConnection]:
-        """Return all connections, after new ones were asked to describe themselves."""
+        """Ask new connections for a greeting, and return the connected sites."""
         self.registry.discover(RoundRequest(self.settings))
         return self.registry.connected()

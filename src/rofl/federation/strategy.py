@@ -1,4 +1,4 @@
-"""Any method of this package as a Flower strategy, for use in a ServerApp of your own."""
+"""A Flower strategy for any method of this package, for use in your own ServerApp."""
 
 import logging
 from collections.abc import Iterable
@@ -10,25 +10,26 @@ from rofl.config.schema import Experiment
 from rofl.federation.messaging import error_reason
 from rofl.federation.protocol import RoundRequest, encode_request
 from rofl.federation.round_driver import RoundDriver, RoundPlan
-from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy
+from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy, pooled_counts
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import Method, ServerState
 from rofl.simulation.rounds import RoundResult
+from rofl.training.held_out import HeldOutNoise
 
-_log = logging.getLogger("flwr")  # Flower's own logger, so that its programs show our lines
+_log = logging.getLogger("flwr")  # Flower's own logger, so that its programs show these lines
 
 
 class MethodStrategy(strategy.Strategy):
-    """A Flower strategy that trains with one of our methods.
+    """A Flower strategy that trains with a method of rofl.
 
-    It sends the weights and whatever else the method sends (the centroids of rofl), checks every reply, and adds the
-    replies in the cohort's order. The same experiment and seed give the same digest as a run on one machine.
-    `server_state` is always the newest: `Strategy.start` hands on weights only.
+    Sends the weights and the other tensors of the method (such as rofl's centroids), checks every reply, and adds the
+    updates in the cohort's order. The same experiment and seed give the same digest as a run on one machine. Read the
+    newest state from `server_state`, because `Strategy.start` passes on weights only.
 
     Args:
-        method: `experiment.build_method()`.
-        server_state: `method.init(network)`, or that of a checkpoint.
-        experiment: The settings, which the sites get, too; all its clients are waited for before the first round.
+        method: The method, `experiment.build_method()`.
+        server_state: The initial state, `method.init(network)`, or the state of a checkpoint.
+        experiment: The settings, which are also sent to the sites. The first round waits for all clients.
         wait: Seconds to wait for the sites.
 
     Attributes:
@@ -46,7 +47,8 @@ class MethodStrategy(strategy.Strategy):
         self.clients, self.cohort = experiment.clients, experiment.cohort
         self.seed, self.wait = experiment.seed, wait
         self.results: list[RoundResult] = []
-        self._driver: RoundDriver | None = None  # made when Flower hands over its grid
+        self._noise = HeldOutNoise()
+        self._driver: RoundDriver | None = None  # created when Flower passes its grid
         self._plan: RoundPlan | None = None
         self._sent: dict[int, Message] = {}  # client -> its message of this round
 
@@ -57,11 +59,14 @@ class MethodStrategy(strategy.Strategy):
 
         Args:
             server_round: The round, counted from 1.
-            arrays: Flower's copy of the weights; not used, since `server_state` has more.
+            arrays: Flower's copy of the weights; not used, since `server_state` has more tensors.
             config: Not used.
             grid: Flower's connection to the sites.
         """
         driver = self._driver = self._driver or self._connect(grid, server_round)
+        noise = self._noise.before(server_round)
+        if noise is not None:
+            self.server_state = self.method.with_held_out_noise(self.server_state, *noise)
         plan = self._plan = driver.begin(self.server_state, server_round)
         self._sent = {
             client: Message(request, plan.nodes[client].node, MessageType.TRAIN, group_id=str(server_round))
@@ -72,7 +77,7 @@ class MethodStrategy(strategy.Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Let the method make the next server state, and return its weights and the round's metrics."""
+        """Aggregate the replies into the next server state, and return its weights and the round's metrics."""
         assert self._driver is not None  # Flower calls configure_train first
         assert self._plan is not None
         clients = {message.metadata.message_id: client for client, message in self._sent.items()}
@@ -94,7 +99,7 @@ class MethodStrategy(strategy.Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return one message for each site that is connected; the arguments are those of `configure_train`.
+        """Return one message for each connected site.
 
         Args:
             server_round: The round, counted from 1.
@@ -108,14 +113,17 @@ class MethodStrategy(strategy.Strategy):
         return [Message(content, each.node, MessageType.EVALUATE, group_id=str(server_round)) for each in nodes]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the accuracy over all samples that sites hold out, in per cent."""
-        evaluations = []
+        """Return the accuracy over all held-out samples of the sites, in per cent."""
+        evaluations, pattern = [], self.method.held_out_pattern(self.server_state)
         for reply in replies:
             try:
                 if not reply.has_error():
-                    evaluations.append(SiteEvaluation.decode(reply.content))
+                    evaluations.append(SiteEvaluation.decode(reply.content, pattern=pattern))
             except ValueError as error:
                 _log.info("a site is not counted in the test of round %s: %s", server_round, error)
+        held_out = pooled_counts(evaluations)
+        if held_out is not None:
+            self._noise.observe(held_out, server_round)
         accuracy = pooled_accuracy(evaluations)
         return None if accuracy is None else MetricRecord({"accuracy": accuracy})
 
@@ -124,7 +132,7 @@ class MethodStrategy(strategy.Strategy):
         _log.info("%s: %s of %s sites a round", type(self.method).__name__, self.cohort, self.clients)
 
     def _connect(self, grid: Grid, server_round: int) -> RoundDriver:
-        """Wait for all sites."""
+        """Wait for all sites and return the driver of the rounds."""
         registry = SiteRegistry(grid, self.clients, on_message=_log.info)
         registry.wait_for_sites(RoundRequest(self.settings, server_round), self.wait)
         return RoundDriver(registry, self.method, self.cohort, self.seed, self.settings, self.wait)

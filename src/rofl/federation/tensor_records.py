@@ -1,8 +1,8 @@
-"""Named tensors as Flower records: one vector per number type, and a layout that says where each tensor lies in it.
+"""Encoding of named tensors as Flower records: one vector per dtype, and a layout with the place of each tensor.
 
-Flower sends every array in several requests of its own, at a few milliseconds each, so a model of a hundred tensors
-would take a hundred times longer than one vector of the same size. One vector is also what secure aggregation adds up.
-Counts of samples that arrive are checked for types, ranges and lengths.
+Flower sends every array in several requests of a few milliseconds each, so a model of a hundred tensors would take a
+hundred times longer than one vector of the same size. Secure aggregation also adds up one vector. Decoding checks
+counts of samples for types, ranges and lengths.
 """
 
 import json
@@ -16,16 +16,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from rofl.core.tensors import Tensors, to_bf16
 
 _FLOAT32, _BFLOAT16 = "float32", "bfloat16"
+_FINE = 1 << 32  # fixed-point steps of likelihoods and scores: sums over 50 million samples are still exact
 _MAX_LAYOUT = 2**20  # characters; a thousand tensors take a tenth of it
-MAX_COUNT = 2**53  # samples; larger numbers are not exact as float64, which is how sums travel
+MAX_COUNT = 2**53  # samples; sums are sent as float64, which is not exact for larger numbers
 
 
 def put_tensors(content: RecordDict, bf16: bool = False, **groups: Tensors) -> RecordDict:
     """Add groups of named tensors to a message.
 
     Args:
-        content: The message; it gets the records `arrays`, with one vector per number type, and `layout`.
-        bf16: Send float32 tensors as bfloat16, which halves their bytes.
+        content: The message; the records `arrays`, with one vector per dtype, and `layout` are added to it.
+        bf16: Whether to send float32 tensors as bfloat16, which halves their bytes.
         **groups: Named tensors by the name of their group, for example `model=...` and `aux=...`.
 
     Returns:
@@ -48,23 +49,23 @@ def get_tensors(content: RecordDict, *groups: str, bf16: bool = False) -> list[T
 
     Args:
         content: The message.
-        *groups: The names of the groups that it must have, in this order, and no others.
+        *groups: The names of exactly the groups that it must have, in this order.
         bf16: Whether its floating-point numbers must be bfloat16; otherwise bfloat16 is refused.
 
     Raises:
-        ValueError: If the message holds anything else. The text fits after "it was refused: ".
+        ValueError: If the message does not hold these groups. The text fits after "it was refused: ".
     """
     arrays, layout = content.get("arrays"), content.get("layout")
     if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord):
         raise ValueError("it has no arrays, or no layout of them")
     try:
         return _split_vectors(arrays, layout, groups, bf16)
-    except Exception as error:  # numpy, json and torch raise errors of many types on bytes from elsewhere
+    except Exception as error:  # numpy, json and torch raise errors of many types on untrusted bytes
         raise ValueError(f"its arrays cannot be read ({error})") from error
 
 
 def decode_count(sums: Mapping[str, float], name: str) -> int:
-    """Return a count of samples among the numbers of a message; a ValueError says that it is none."""
+    """Return a count of samples from the numbers of a message; raise a ValueError if it is not a valid count."""
     value = sums.get(name, -1.0)
     if not math.isfinite(value) or not value.is_integer() or not 0 <= value < MAX_COUNT:
         raise ValueError(f"its {name} cannot be counted")
@@ -72,16 +73,16 @@ def decode_count(sums: Mapping[str, float], name: str) -> int:
 
 
 def decode_table(content: RecordDict, name: str, classes: int, samples: int) -> torch.Tensor:
-    """Return a table of counts (K, K) of a message.
+    """Return a table of counts, (K, K), from a message.
 
     Args:
         content: The message.
         name: The table's name.
-        classes: K.
-        samples: What the counts must add up to.
+        classes: The number of classes K.
+        samples: The required total of the counts.
 
     Raises:
-        ValueError: If there is none, or it counts something else.
+        ValueError: If there is no such table, or it has another total.
     """
     (tables,) = get_tensors(content, "tables")
     table = tables.get(name)
@@ -93,11 +94,14 @@ def decode_table(content: RecordDict, name: str, classes: int, samples: int) -> 
 
 
 def decode_class_counts(table: torch.Tensor | None, classes: int | None) -> list[int]:
-    """Return counts by class (K,) of a message; a ValueError says that they are none.
+    """Check counts by class, (K,), and return them as a list.
 
     Args:
-        table: What arrived; None where nothing did.
-        classes: K; any number where None.
+        table: The received tensor; None if it is missing.
+        classes: The number of classes K; any number if None.
+
+    Raises:
+        ValueError: If the tensor is not a vector of K counts.
     """
     if table is None or table.dtype != torch.int64 or table.dim() != 1 or len(table) != (classes or len(table)):
         raise ValueError("it has no counts by class")
@@ -107,7 +111,7 @@ def decode_class_counts(table: torch.Tensor | None, classes: int | None) -> list
 
 
 def _split_vectors(arrays: ArrayRecord, layout: ConfigRecord, groups: tuple[str, ...], bf16: bool) -> list[Tensors]:
-    """Cut the vectors into tensors as the layout says; every number must belong to exactly one tensor."""
+    """Split the vectors into tensors according to the layout; every number must belong to exactly one tensor."""
     if max(len(str(layout[name])) for name in ("groups", "tensors")) > _MAX_LAYOUT:
         raise ValueError("too many")
     if json.loads(str(layout["groups"])) != list(groups):
@@ -129,3 +133,25 @@ def _read_vector(dtype: str, array: Array, bf16: bool) -> torch.Tensor:
         raise ValueError(f"{dtype}, where the settings ask for {_BFLOAT16 if bf16 else _FLOAT32}")
     vector = torch.from_numpy(np.array(array.numpy()))
     return vector.view(torch.bfloat16).float() if dtype == _BFLOAT16 else vector
+
+
+def to_steps(values: torch.Tensor) -> torch.Tensor:
+    """Return numbers as whole fixed-point steps, int64, whose sum over sites is exact."""
+    return (values.double() * _FINE).round().long()
+
+
+def from_steps(tables: Tensors, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return numbers that `to_steps` wrote, float64.
+
+    Args:
+        tables: The tensors of a message.
+        name: The name of the tensor.
+        shape: Its shape.
+
+    Raises:
+        ValueError: If there is no such tensor.
+    """
+    table = tables.get(name)
+    if table is None or table.dtype != torch.int64 or table.shape != shape:
+        raise ValueError(f"it has no {name}")
+    return table.double() / _FINE

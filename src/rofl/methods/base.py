@@ -58,7 +58,7 @@ class Update:
     model: Tensors  # n_k * (w_k - w)
     weight: float  # n_k
     aux: Tensors = field(default_factory=dict)  # rofl: s_k * f_k (K, d) and s_k (K, 1)
-    metrics: Mapping[str, float] = field(default_factory=dict)  # sums, such as how many samples were confident
+    metrics: Mapping[str, float] = field(default_factory=dict)  # sums, such as the number of confident samples
 
     def __add__(self, other: "Update") -> "Update":
         names = dict.fromkeys([*self.metrics, *other.metrics])
@@ -113,9 +113,9 @@ class Method(Protocol):
         """Train on one client's data.
 
         Args:
-            net: the network, which holds the weights of `server_state` already and may be changed.
+            net: the network with the weights of `server_state`; it may be changed.
             server_state: the state that the server broadcast; read only.
-            client_state: the state that this method returned for this client the last time; empty at first.
+            client_state: the state that this method returned for this client in its last round; empty at first.
             data: the client's samples.
             ctx: the round and the client, for schedules and random draws.
 
@@ -156,6 +156,26 @@ class Method(Protocol):
         """
         return self
 
+    def held_out_pattern(self, server_state: ServerState) -> torch.Tensor | None:
+        """Return the pattern of wrong labels (K, K) for which held-out labels are to be judged after a round.
+
+        It is distributed over the other classes, with rows that sum to 1 and no label that is impossible. By default
+        None: the method does not use held-out labels.
+        """
+        return None
+
+    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
+        """Return the state with the rate of wrong labels that held-out labels show; by default, the state itself.
+
+        The training loop calls it before every round, with the evaluations until the last round but one.
+
+        Args:
+            server_state: the state before the round.
+            rate: the share of wrong labels, fitted to held-out samples with `held_out_pattern`.
+            deviation: the standard deviation of that share.
+        """
+        return server_state
+
     def wire_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return the dtype in which tensors of a dtype are sent between server and client; by default, the same."""
         return dtype
@@ -171,9 +191,9 @@ class Method(Protocol):
         return False
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Return the reason why honest clients cannot have sent this, or None; by default nothing is checked.
+        """Return the reason why honest clients cannot have sent this, or None; by default, nothing is checked.
 
-        It is called for single updates and for their sums, if bounds on updates are enabled.
+        It is called for single updates and for sums of updates, if bounds on updates are enabled.
 
         Args:
             total: the update, or a sum of updates.

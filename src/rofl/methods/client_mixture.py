@@ -2,8 +2,8 @@
 
 FedNoRo and FedCorr collect the vectors at the server, which then knows each client's vector. Here the default needs
 only sums: the sufficient statistics of EM are sums over clients. Each client keeps its last summand and sends the
-difference to the new one, so the server's totals cover all clients so far, however few take part in a round
-(incremental EM, Neal and Hinton 1998). Each client then classifies itself from the broadcast totals.
+difference to the new one (incremental EM, Neal and Hinton 1998). So the server's totals cover all clients so far, even
+if few take part in a round. Each client then classifies itself from the broadcast totals.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rofl.core.tensors import Tensors, zeros_like
 
-_LEAST = 1e-6  # of a variance, and of a count
+_LEAST = 1e-6  # lower limit of variances and counts
 _TOTALS, _VECTORS, _SEEN, _NOISY = "mixture", "client_vectors", "client_seen", "client_noisy"
 _SUMMAND = "mixture_summand"  # key in the client state
 
@@ -53,8 +53,8 @@ class ClientMixture:
         Args:
             vector: (D,) the client's vector.
             seen: (D,) mask of the entries that it could measure.
-            aux: of the server state.
-            client_state: of the client's last round.
+            aux: the `aux` of the server state.
+            client_state: the state of the client's last round.
             client: its number.
         """
         entries = torch.where(seen, vector.float(), 0.0)
@@ -82,7 +82,7 @@ class ClientMixture:
         Args:
             vector: (D,) the client's vector.
             seen: (D,) mask of the entries that it could measure.
-            aux: of the server state.
+            aux: the `aux` of the server state.
             client: its number.
         """
         if self.clients:
@@ -105,7 +105,7 @@ class ClientMixture:
         if present.sum() < 3:
             return noisy
         known = seen.numpy()[present] > 0
-        least = np.where(known, vectors.numpy()[present], np.inf).min(axis=0)  # as published, for what is not known
+        least = np.where(known, vectors.numpy()[present], np.inf).min(axis=0)  # replaces unknown entries, as published
         table = np.where(known, vectors.numpy()[present], np.where(np.isfinite(least), least, 0.0))
         noisy[torch.from_numpy(present)] = torch.from_numpy(self.fit(table.astype(np.float64)).astype(np.float32))
         return noisy
@@ -114,7 +114,7 @@ class ClientMixture:
 def _components(totals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return means (2, D), variances (2, D) and weights (2,), the component of the smaller mean first.
 
-    Equal totals, as in the beginning, are separated by a standard deviation.
+    Equal totals, as in the first round, are separated by a standard deviation.
     """
     weight = totals[:, 0].clamp(min=_LEAST)
     count, first, second = totals[:, 1:].chunk(3, dim=1)  # (2, D) each

@@ -1,4 +1,4 @@
-"""FedAvg (McMahan et al. 2017): with cross-entropy the paper's "Cross Entropy Loss"; robust losses are options."""
+"""FedAvg (McMahan et al. 2017): the paper's "Cross Entropy Loss" with cross-entropy; robust losses are settings."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self

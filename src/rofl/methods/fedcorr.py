@@ -25,7 +25,7 @@ from rofl.methods.weights import fedavg, model_weights, trained_parameters, weig
 from rofl.models import Network
 
 _LABELS, _DIMENSION, _VISITS, _NOISE, _FIXED = "labels", "dimension", "visits", "noise", "fixed"  # in the client state
-_ASIDE = 1e-3  # weight of a client that stands aside in the second stage; its change is zero
+_ASIDE = 1e-3  # weight of a client that does not train in the second stage; its change is zero
 _NEVER = 2**31  # a round that no run reaches
 
 
@@ -40,13 +40,13 @@ class FedCorr(LocalSgd):
     mixup: Annotated[float, Field(ge=0)] = 1.0  # alpha of mixup
     beta: Annotated[float, Field(ge=0)] = 5.0  # weight of the proximal term, times the client's noise level
     neighbours: Annotated[int, Field(ge=2)] = 20  # k of the intrinsic dimensionality
-    relabel: Annotated[float, Field(ge=0, le=1)] = 0.5  # share of the samples taken for noisy that is relabelled
+    relabel: Annotated[float, Field(ge=0, le=1)] = 0.5  # share of the samples classified as noisy that is relabelled
     confidence: Annotated[float, Field(ge=0, le=1)] = 0.5  # least probability of a new label
     clean_level: Annotated[float, Field(ge=0, le=1)] = (
         0.1  # noise level up to which a client trains in the second stage
     )
-    share: Literal["sums", "clients"] = "sums"  # what travels; "clients" as published, for simulations
-    clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
+    share: Literal["sums", "clients"] = "sums"  # what clients send; "clients" as published, for simulations
+    clients: Annotated[int, Field(ge=0)] = 0  # rows of the table for share = "clients"; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
         """Return the method for this number of clients, unless they are set or nothing depends on them."""
@@ -67,7 +67,7 @@ class FedCorr(LocalSgd):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Do the client's part of the stage that the round belongs to."""
+        """Train in the way of the stage that the round belongs to."""
         state = self._state(client_state, data)
         sent = self._mixture.zero(server_state.aux)
         aside = self.start <= ctx.index < self.last_stage and float(state[_NOISE]) > self.clean_level

@@ -33,7 +33,7 @@ _NEVER = 2**31  # a round that no run reaches
 
 @dataclass(frozen=True)
 class FedDiv(LocalSgd):
-    """One filter over all clients' losses; noisy samples are relabelled where local and global model agree."""
+    """One filter over all clients' losses; noisy samples are relabelled if local and global model agree."""
 
     start: Annotated[int, Field(ge=1)] = (
         51  # first round that filters; the paper warms up for 5 passes over all clients

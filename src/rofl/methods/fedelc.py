@@ -28,7 +28,7 @@ class FedElc(FedNoRo):
     """Finds noisy clients like FedNoRo; they also learn label distributions by gradient descent."""
 
     start: Annotated[int, Field(ge=1)] = 21
-    label_scale: Annotated[float, Field(gt=0)] = 10.0  # K: logits of a given label to begin with
+    label_scale: Annotated[float, Field(gt=0)] = 10.0  # K: initial logit of a given label
     label_lr: Annotated[float, Field(gt=0)] = 1000.0  # lambda: learning rate of the label logits
     alpha: Annotated[float, Field(ge=0)] = 0.5  # weight of the term that keeps the given labels
     beta: Annotated[float, Field(ge=0)] = 0.2  # weight of the entropy term

@@ -32,7 +32,7 @@ class FedFixer(LocalSgd):
 
     start: Annotated[int, Field(ge=1)] = 3  # first round that selects samples
     beta: Annotated[float, Field(ge=0)] = 2.0  # weight of the confidence term, once it has risen
-    beta_ramp: Annotated[int, Field(ge=0)] = 5  # rounds over which it rises, from `start` on
+    beta_ramp: Annotated[int, Field(ge=0)] = 5  # rounds from `start` on over which beta rises
     inner_steps: Annotated[int, Field(ge=1)] = 5  # of the personal model on each batch
     prox: Annotated[float, Field(ge=0)] = 0.1  # pull of the personal model towards the shared one
     pull: Annotated[float, Field(ge=0, le=1)] = 0.15  # step of the shared model towards the personal one

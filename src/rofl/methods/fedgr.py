@@ -105,7 +105,7 @@ class FedGR(LocalSgd):
         return ServerState(fedavg(server_state, total), {_MIXTURE: mixture.float()})
 
     def _measure(self, logits: Tensor, client_state: Tensors, data: ClientDataset) -> Tensors:
-        """Return the mean loss of each sample over the client's rounds (n,), how many they are, and pseudo-labels."""
+        """Return each sample's mean loss over the client's rounds (n,), the number of rounds, and pseudo-labels."""
         each = losses.cross_entropy(logits.log_softmax(dim=1), data.labels).clamp(max=_TOP_LOSS)
         visits = client_state.get(_VISITS, torch.zeros(1, device=each.device)) + 1
         mean = client_state.get(_MEAN, torch.zeros_like(each))

@@ -25,7 +25,7 @@ from rofl.methods.weights import model_weights
 from rofl.models import Network
 
 _NEVER = 2**31  # a round that no run reaches
-_VOTES = 9  # fits of the published detection, of which the most frequent outcome counts
+_VOTES = 9  # number of fits of the published detection; the majority decides
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class FedNoRo(LocalSgd):
     """Finds noisy clients by their losses; they also learn from the global model, and have less weight."""
 
     start: Annotated[int, Field(ge=1)] = 11  # first round in which noisy clients are treated as such
-    ramp: Annotated[int, Field(ge=1)] = 39  # rounds from then on over which the global model's weight rises
-    distill: Annotated[float, Field(ge=0, le=1)] = 0.8  # weight of the global model's predictions in the end
+    ramp: Annotated[int, Field(ge=1)] = 39  # rounds from `start` on over which the weight of the global model rises
+    distill: Annotated[float, Field(ge=0, le=1)] = 0.8  # final weight of the global model's predictions
     temperature: Annotated[float, Field(gt=0)] = 0.8  # of these predictions
-    share: Literal["sums", "clients"] = "sums"  # what travels; "clients" as published, for simulations
-    clients: Annotated[int, Field(ge=0)] = 0  # rows of what travels as published; 0: as the experiment says
+    share: Literal["sums", "clients"] = "sums"  # what clients send; "clients" as published, for simulations
+    clients: Annotated[int, Field(ge=0)] = 0  # rows of the table for share = "clients"; 0: as the experiment says
 
     def with_clients(self, clients: int) -> Self:
         """Return the method for this number of clients, unless they are set or nothing depends on them."""

@@ -8,7 +8,7 @@ from rofl.data.image_store import ImageStore, gather
 from rofl.data.transforms import Transform
 from rofl.models import Network
 
-CHUNK = 125  # images per forward pass: fixed, since bits depend on it, and small enough for the cache
+CHUNK = 125  # images per forward pass; fixed because the bits depend on it, and small enough for the cache
 
 
 def predict(

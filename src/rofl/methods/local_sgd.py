@@ -21,7 +21,7 @@ from rofl.models import Network
 class FusedSGD:
     """SGD with the bits of `torch.optim.SGD(..., fused=True)`.
 
-    torch's class imports its compiler first, which takes a worker longer than its first clients do.
+    torch's class imports its compiler first, which takes longer than a worker's first clients.
 
     Args:
         parameters: the weights.
@@ -62,12 +62,12 @@ class FusedSGD:
 
 
 def scheduled_share(schedule: str, index: int, rounds: int, warmup: float) -> float:
-    """Return the share of the full learning rate in a round; it is above 0 in the last one too.
+    """Return the share of the full learning rate in a round; it is above 0 even in the last round.
 
     Args:
         schedule: "constant", or "linear" or "cosine" for a fall towards 0 after the warm-up.
         index: the round, counted from 1.
-        rounds: of the run.
+        rounds: the number of rounds of the run.
         warmup: the share of the rounds over which the rate rises linearly.
 
     >>> [scheduled_share("linear", t, rounds=5, warmup=0.2) for t in (1, 2, 3, 4, 5)]
@@ -92,7 +92,7 @@ class LocalSgd(Method):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     weight_decay: Annotated[float, Field(ge=0)] = 1e-4
     batch: Annotated[int, Field(ge=2)] = 50
-    epochs: Annotated[int, Field(ge=1)] = 5  # local epochs a round
+    epochs: Annotated[int, Field(ge=1)] = 5  # local epochs per round
     lr_decay_every: Annotated[int, Field(ge=0)] = 0  # lr is divided by 10 every this many rounds; 0: never
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"  # over all rounds, from lr to 0
     lr_warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0  # share of the rounds over which lr rises to its value
@@ -107,7 +107,7 @@ class LocalSgd(Method):
         return Update(zeros_like(server_state.model), 0.0)
 
     def centralized(self) -> Self:
-        """Return the method with one local epoch a round."""
+        """Return the method with one local epoch per round."""
         return replace(self, epochs=1)
 
     def with_rounds(self, rounds: int) -> Self:

@@ -49,7 +49,7 @@ class MethodRegistry(Registry[type[Method]]):
             UserError: the name is unknown, or the class is not a dataclass or lacks a part of the interface.
         """
         ours = _OTHER_NAMES.get(name.casefold()) if isinstance(name, str) else None
-        if ours and name not in self.names():  # which looks at all installed packages
+        if ours and name not in self.names():  # `names` searches all installed packages
             raise UserError(f"There is no method {name!r}: here it is called {ours}.", ours)
         kind = super().find(name)
         if not (inspect.isclass(kind) and is_dataclass(kind)):

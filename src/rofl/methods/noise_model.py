@@ -1,46 +1,53 @@
-"""What rofl-plus knows of the label noise: sums of the clients' evidence up, the fitted noise model down.
+"""The noise model of rofl-plus: clients send sums of evidence, the server fits the model and broadcasts it.
 
 docs/decisions/0015-labels-by-bayes-rule.md and 0018-who-judges.md have the reasons and the measurements.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from rofl.core import noise, noise_fit, noise_posterior
+from rofl.core.likelihood_bounds import are_possible, matrix_bounds
 from rofl.core.tensors import Tensors
 
-_FIRST_RATE = 0.2  # of the symmetric noise that the first fit starts from: from 0 it could never rise
+_FIRST_RATE = 0.2  # symmetric noise that the first fit starts from; from 0 it could never rise
 _MAX_RATE = 0.8
-_FULL_BELIEF = 0.8  # accuracy above chance, as estimated, from which the model is believed fully
-_FULL_SHARPNESS = 0.9  # accuracy above chance, as estimated, from which corrected labels are sharpened fully
-_FULL_NEED = 0.1  # rate of wrong labels from which labels are corrected fully
-_SOME_NOISE = 0.1  # rate below which nothing is resisted: a model that still learns gains as much as one that memorizes
-_FULL_DISAGREEMENT = (
-    0.2  # share of labels that the model does not predict from which learning by heart is resisted fully
+_FULL_BELIEF = 0.8  # estimated accuracy above chance from which on the belief is 1
+_FULL_SHARPNESS = 0.9  # estimated accuracy above chance from which on corrected labels are fully sharpened
+_FULL_NEED = 0.1  # rate of wrong labels from which on labels are fully corrected
+_SOME_NOISE = (
+    0.1  # rate up to which a believed model is not regularized: its gain in training is learning, not memorization
 )
-_NO_GAP = 0.2  # share of the disagreements that a client's training may remove before it counts as learning by heart
-_CHUNK = 2**20  # probabilities at a time, at all temperatures
-_MIX = 0.01  # of symmetric noise in Q, so that no label is impossible
-_BELIEF_DECAY = 0.97  # per round: an estimate that falls for a while does not stop corrections at once
-_RATE_MOMENTUM = 0.5  # of the rate over rounds
-JUDGES = (1.0, 0.5, 0.0)  # how samples may be judged: the weight of the classifier; the rest is the centroids'
-_NAMES = ("noise/matrix", "noise/pattern", "noise/prior", "noise/numbers")  # in `aux`
-_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # places in `noise/numbers`
+_FULL_DISAGREEMENT = 0.2  # share of labels that the model does not predict from which on memorization counts fully
+_NO_GAP = 0.2  # share of the disagreements that local training may remove before it counts as memorization
+_CHUNK = 2**20  # probabilities computed at a time, over all temperatures
+_MIX = 0.01  # share of symmetric noise in Q, so that no label is impossible
+_BELIEF_DECAY = 0.97  # per round, so that a temporary drop of the estimate does not stop corrections at once
+_RATE_BELIEF = 0.5  # belief from which on the highest rate is kept; a weak model takes its mistakes for wrong labels
+_LEAST_RATE = 1e-3  # of wrong labels in Q; at 0, no label could be doubted
+_RATE_MOMENTUM = 0.5  # momentum of the rate over rounds
+_ROUNDING = 2**-7  # relative rounding of evidence in transit, as bfloat16 and twice over
+_SLACK = 0.1  # tolerance of the bounds of evidence, for the rest of the rounding
+JUDGES = (1.0, 0.5, 0.0)  # weight of the classifier in each judge; the centroids have the rest
+_NAMES = ("noise/matrix", "noise/pattern", "noise/prior", "noise/numbers")  # keys in `aux`
+_TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # indices in `noise/numbers`
+_HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard deviation
+_UNKNOWN = -1.0  # rate of held-out labels if there is none
 
 
 def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
-    """Return how far a model deserves to be believed, 0 to 1, by an estimate of its accuracy.
+    """Return the belief in a model's predictions, 0 to 1, from an estimate of its accuracy.
 
-    It grows with the sixth power of the accuracy above chance, so that it is next to nothing at first: a model that is
-    believed too early stops learning, and one that is believed too little learns as plain FedAvg does.
+    It grows with a power of the accuracy above chance, so it is close to zero at first. A model that is believed too
+    early stops learning, and one that is believed too little learns like plain FedAvg.
 
     Args:
-        accuracy: as estimated, the mean confidence at the temperature that fits the given labels.
-        classes: K; by chance, 1 / K of the predictions are right.
-        caution: another power than the sixth.
+        accuracy: the estimated accuracy, which is the mean confidence at the temperature that fits the given labels.
+        classes: the number of classes K; by chance, 1 / K of the predictions are right.
+        caution: the power.
 
     >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.6, 0.7, 0.82)]
     [0.0, 0.01, 0.11, 0.33, 1.0]
@@ -49,15 +56,15 @@ def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> floa
 
 
 def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
-    """Return the power that corrected labels are raised to, from 1 to the highest, by an estimate of the accuracy.
+    """Return the power that sharpens corrected labels, from 1 to `highest`, from an estimate of the accuracy.
 
-    Soft labels leave part of a wrong label in place, and the model learns it. So a model that is nearly always right
-    corrects labels as good as wholly; one that is right on five of six is left as unsure as it is.
+    A soft label keeps part of a wrong label, and the model learns that part. So labels corrected by a model that is
+    nearly always right are sharpened; those of a less accurate model stay soft.
 
     Args:
-        accuracy: as estimated.
-        classes: K.
-        highest: the power at an accuracy above chance of 0.9.
+        accuracy: the estimated accuracy.
+        classes: the number of classes K.
+        highest: the power from an accuracy above chance of 0.9 on.
 
     >>> [round(sharpening_power(share, classes=10, highest=2.0), 2) for share in (0.5, 0.7, 0.85, 0.91)]
     [1.0, 1.03, 1.4, 2.0]
@@ -70,10 +77,10 @@ def _above_chance(accuracy: float, classes: int) -> float:
 
 
 def learnt_by_heart(before: float, after: float) -> float:
-    """Return how far clients learn labels by heart, 0 to 1, by their agreement before and after they train.
+    """Return how strongly clients memorize labels, 0 to 1, from the agreement before and after local training.
 
-    A client that trains may well agree with more of its labels afterwards. What it gains beyond a fifth of its
-    disagreements is taken for learning by heart, less so where nearly all labels agree anyway.
+    Some gain in agreement is normal. A gain beyond a fifth of the disagreements counts as memorization; it counts less
+    if nearly all labels agree before training.
 
     Args:
         before: the share of samples whose label is predicted by a model that has not learnt from them.
@@ -87,20 +94,18 @@ def learnt_by_heart(before: float, after: float) -> float:
     return needed * min(1.0, max(0.0, (gained - _NO_GAP) / (1 - _NO_GAP)))
 
 
-def raise_rate(matrix: Tensor, rate: float) -> Tensor:
-    """Return Q with at least this rate of wrong labels, its pattern as it is.
+def scale_rate(matrix: Tensor, rate: float) -> Tensor:
+    """Return Q scaled to this rate of wrong labels, with the same pattern.
 
     Args:
         matrix: (K, K) Q.
-        rate: mean over classes; a higher one of Q stays.
+        rate: the mean rate over classes.
 
-    >>> raise_rate(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 0.3)
+    >>> scale_rate(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 0.3)
     tensor([[0.7000, 0.3000],
             [0.3000, 0.7000]])
     """
     current = float(1 - matrix.diagonal().mean())
-    if rate <= current:
-        return matrix
     wrong = (matrix - matrix.diagonal().diag()) * (rate / max(current, 1e-3))  # (K, K)
     wrong = wrong * (_MAX_RATE / wrong.sum(dim=1, keepdim=True).clamp(min=_MAX_RATE))
     return wrong + (1 - wrong.sum(dim=1)).diag()
@@ -110,31 +115,33 @@ def raise_rate(matrix: Tensor, rate: float) -> Tensor:
 class NoiseModel:
     """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
 
-    matrix: Tensor  # (K, K) Q as the last rounds' labels give it
-    pattern: Tensor  # (K, K) how the wrong labels of a predicted class are distributed over the others; rows sum to 1
+    matrix: Tensor  # (K, K) Q, estimated from the labels of the last round
+    pattern: Tensor  # (K, K) distribution of the wrong labels of a predicted class over the others; rows sum to 1
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (8,) temperature, belief, gap, samples of the last round, rate, its highest, accuracy, judge
+    numbers: Tensor  # (10,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
+    # rate of held-out labels and its standard deviation
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
-        """Return the model before the first round, which believes no prediction."""
-        numbers = torch.zeros(8)
+        """Return the model before the first round, with a belief of 0."""
+        numbers = torch.zeros(10)
+        numbers[_HELD_OUT] = _UNKNOWN
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         first = noise.symmetric(classes, _FIRST_RATE).float()
         return NoiseModel(first, noise_posterior.flat_pattern(classes).float(), torch.zeros(classes), numbers)
 
     @staticmethod
     def read(aux: Tensors) -> "NoiseModel":
-        """Return the model that a server state's `aux` holds."""
+        """Return the model stored in the `aux` of a server state."""
         return NoiseModel(*(aux[name] for name in _NAMES))
 
     def tensors(self) -> Tensors:
-        """Return what `aux` holds."""
+        """Return the entries of `aux` for this model."""
         return dict(zip(_NAMES, (self.matrix, self.pattern, self.prior, self.numbers), strict=True))
 
     @staticmethod
     def zero_sums(classes: int) -> Tensors:
-        """Return the zeros of all that clients send."""
+        """Return zeros for all sums that clients send."""
         judges, temperatures, rates = len(JUDGES), len(noise_fit.TEMPERATURES), len(noise_fit.RATES)
         return {
             "fit/temperature": torch.zeros(judges, temperatures),
@@ -143,65 +150,98 @@ class NoiseModel:
             "fit/counts": torch.zeros(classes, classes),
             "fit/confusion": torch.zeros(classes, classes),
             "fit/labels": torch.zeros(classes),
-            "fit/agreement": torch.zeros(4),  # agreed before training and of how many; in the last epoch, of how many
+            "fit/agreement": torch.zeros(4),  # agreeing and all samples before training; the same in the last epoch
         }
 
     @property
     def belief(self) -> float:
-        """How far predictions are believed, 0 to 1."""
+        """The belief in predictions, 0 to 1; see `deserved_belief`."""
         return float(self.numbers[_BELIEF])
 
     @property
     def accuracy(self) -> float:
-        """The accuracy of predictions, as estimated: their mean confidence at the temperature that fits the labels."""
+        """The estimated accuracy of predictions: their mean confidence at the temperature that fits the labels."""
         return float(self.numbers[_ACCURACY])
 
     @property
     def classifier_weight(self) -> float:
-        """The weight of the classifier in the judgement of a sample, one of `JUDGES`; the rest is the centroids'."""
+        """The weight of the classifier in the judgement of a sample, one of `JUDGES`; the centroids have the rest."""
         return JUDGES[int(self.numbers[_JUDGE].nan_to_num().round().clamp(0, len(JUDGES) - 1))]
 
     @property
     def samples(self) -> float:
-        """The number of samples that the last round was trained with."""
+        """The number of samples that the last round was trained on."""
         return float(self.numbers[_WEIGHT])
 
     @property
     def correction(self) -> float:
-        """How far labels are corrected, 0 to 1: less where few of them are wrong."""
-        return self.belief * min(1.0, self.rate / _FULL_NEED)
+        """The share of a label that is corrected, 0 to 1; it is smaller if few labels are surely wrong."""
+        return self.belief * min(1.0, self.least_rate / _FULL_NEED)
+
+    @property
+    def settled(self) -> float:
+        """The degree to which the server shortens its steps, 0 to 1: the belief, unless labels are surely right."""
+        return self.correction if self._knows_held_out else self.belief
 
     @property
     def resistance(self) -> float:
-        """How far learning by heart has to be resisted, 0 to 1."""
-        noise_seen = min(1.0, max(0.0, (self.rate - _SOME_NOISE) / _FULL_NEED))
+        """The strength of the regularization against memorization, 0 to 1."""
+        noise_seen = min(1.0, max(0.0, (self.least_rate - _SOME_NOISE) / _FULL_NEED))
         return float(self.numbers[_GAP]) * (1 - self.belief * (1 - noise_seen))
 
     @property
     def rate(self) -> float:
-        """The rate of wrong labels: the highest so far, since what is learnt by heart hides wrong labels later."""
+        """The rate of wrong labels that held-out labels show.
+
+        Without held-out labels, the highest one since the model is believed: memorization hides wrong labels later on.
+        """
+        if self._knows_held_out:
+            return float(self.numbers[_HELD_OUT])
         return max(float(self.numbers[_HIGHEST]), float(1 - self.matrix.diagonal().mean()))
 
     @property
+    def least_rate(self) -> float:
+        """The rate of wrong labels, less the standard deviation if it was fitted to held-out labels."""
+        return max(0.0, self.rate - float(self.numbers[_DEVIATION])) if self._knows_held_out else self.rate
+
+    @property
     def noise_matrix(self) -> Tensor:
-        """Q (K, K) at the highest rate of wrong labels so far."""
-        return raise_rate(self.matrix, float(self.numbers[_HIGHEST]))
+        """Q (K, K) at the rate of held-out labels; without these, at least at the highest rate so far."""
+        if self._knows_held_out:
+            return scale_rate(self.matrix, max(self.rate, _LEAST_RATE))
+        highest = float(self.numbers[_HIGHEST])
+        return scale_rate(self.matrix, highest) if highest > float(1 - self.matrix.diagonal().mean()) else self.matrix
+
+    @property
+    def _knows_held_out(self) -> bool:
+        return float(self.numbers[_HELD_OUT]) >= 0
+
+    def with_held_out(self, rate: float, deviation: float) -> "NoiseModel":
+        """Return the model with the rate of wrong labels that held-out labels show.
+
+        Args:
+            rate: the share of wrong labels.
+            deviation: its standard deviation.
+        """
+        numbers = self.numbers.clone()
+        numbers[_HELD_OUT], numbers[_DEVIATION] = rate, deviation
+        return replace(self, numbers=numbers)
 
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
         """Return P(class | image, label) of samples by Bayes' rule, (n, K) float64.
 
         Args:
-            log_probs: (n, K) by a judge that has not learnt these labels.
+            log_probs: (n, K) log-probabilities by a judge that has not learnt these labels.
             labels: (n,) as given.
         """
         probabilities = noise_fit.tempered(log_probs, float(self.numbers[_TEMPERATURE]))
         return noise_posterior.label_posterior(labels, probabilities, self.noise_matrix)
 
     def evidence(self, judges: Sequence[Tensor], labels: Tensor) -> Tensors:
-        """Return what a client's samples say about the noise, as sums in float32.
+        """Return the evidence of a client's samples about the noise, as sums in float32.
 
         Args:
-            judges: log-probabilities (n, K) by each of `JUDGES`, which have not learnt these labels.
+            judges: log-probabilities (n, K) by each of `JUDGES`, none of which has learnt these labels.
             labels: (n,) as given.
         """
         sums = {name: value.double().to(labels.device) for name, value in self.zero_sums(len(self.prior)).items()}
@@ -221,17 +261,17 @@ class NoiseModel:
         sums["fit/confusion"].index_put_((chosen.argmax(dim=1), labels), posterior.new_ones(()), accumulate=True)
         return {name: value.float() for name, value in sums.items()}
 
-    @staticmethod
-    def check(sums: Tensors, samples: float) -> str | None:
-        """Return what no evidence of so many samples can have, or None.
+    def check(self, sums: Tensors, samples: float) -> str | None:
+        """Return why these sums cannot be the evidence of this many samples, or None.
 
-        A client that lies within these limits still has the weight of its samples; docs/security.md.
+        `rofl.core.likelihood_bounds` has the bounds of likelihoods. A client that sends false numbers within these
+        limits still has the influence of its samples; see docs/security.md.
 
         Args:
-            sums: of one client, or of several.
-            samples: how many they declared.
+            sums: the sums of one client, or of several, that received this noise model.
+            samples: the number of samples that they declared.
         """
-        slack = 0.01 * samples + 1  # sums travel rounded
+        slack = 0.01 * samples + 1  # sums are rounded before they are sent
         for name in ("fit/counts", "fit/confusion", "fit/labels"):
             if not float(sums[name].min()) >= -slack or not float(sums[name].sum()) <= samples + slack:
                 return f"it counts {float(sums[name].sum()):.6g} of {samples:.6g} samples as {name!r}"
@@ -240,31 +280,33 @@ class NoiseModel:
             return f"it counts {before:.6g} of {judged:.6g} samples as right before training"
         if not -slack <= after <= trained + slack <= samples + 2 * slack:
             return f"it counts {after:.6g} of {trained:.6g} samples as right after training"
-        lowest = noise_fit.LOWEST * samples
-        ranges = {"fit/temperature": (lowest, 0.0), "fit/rate": (lowest, 0.0), "fit/confidence": (0.0, samples)}
-        for name, (low, high) in ranges.items():
-            if not low - slack <= float(sums[name].min()) or not float(sums[name].max()) <= high + slack:
-                return f"it has a number in {name!r} that {samples:.6g} samples cannot give"
+        rows = {"fit/temperature": matrix_bounds(self.noise_matrix), "fit/confidence": (1 / len(self.prior), 1.0)}
+        for name, (low, high) in rows.items():
+            error = _ROUNDING * (sums[name].abs() + judged) + _SLACK  # (judges, temperatures)
+            if not bool(((sums[name] >= low * judged - error) & (sums[name] <= high * judged + error)).all()):
+                return f"it has a number in {name!r} that {judged:.6g} samples cannot give"
+        if not are_possible(sums["fit/rate"], judged, self.pattern, _ROUNDING, _SLACK):
+            return f"it has a number in 'fit/rate' that {judged:.6g} samples cannot give"
         return None
 
     def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
         """Return the model after a round.
 
         Args:
-            sums: over the clients of the round.
-            samples: the number of samples that the round was trained with.
+            sums: the sums over the clients of the round.
+            samples: the number of samples that the round was trained on.
             caution: the power of `deserved_belief`.
         """
-        sums = {name: value.nan_to_num() for name, value in sums.items()}  # noise for privacy may leave anything
+        sums = {name: value.nan_to_num() for name, value in sums.items()}  # noise for privacy may give any value
         numbers = self.numbers.clone()
         numbers[_WEIGHT] = samples
         labels = sums["fit/labels"].clamp(min=0)
         prior = labels / labels.sum().clamp(min=1)
         before, judged, after, trained = sums["fit/agreement"].clamp(min=0).tolist()
         counts, confusion = (sums[name].double().clamp(min=0) for name in ("fit/counts", "fit/confusion"))
-        if judged < 1 or float(counts.sum()) < 1:  # the first round, in which nothing is predicted
+        if judged < 1 or float(counts.sum()) < 1:  # the first round, which has no predictions
             return NoiseModel(self.matrix, self.pattern, prior, numbers)
-        judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # who explains the given labels best
+        judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # the judge that explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
         found = noise_fit.best_rate(sums["fit/rate"][judge])
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
@@ -275,7 +317,8 @@ class NoiseModel:
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth
-        numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth)
+        known = float(numbers[_BELIEF]) >= _RATE_BELIEF
+        numbers[_HIGHEST] = max(float(numbers[_HIGHEST]), smooth) if known else smooth
         rate = float(1 - counts.diagonal().sum() / counts.sum())
         flat = noise.symmetric(len(prior), min(max(rate, 1e-3), _MAX_RATE))
         matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)

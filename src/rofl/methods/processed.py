@@ -117,6 +117,20 @@ class ProcessedMethod(Method):
         """Return the same postprocessors around the method's centralized form."""
         return replace(self, method=self.method.centralized())
 
+    def held_out_pattern(self, server_state: ServerState) -> torch.Tensor | None:
+        """Return the pattern of the method."""
+        return self.method.held_out_pattern(server_state)
+
+    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
+        """Return the state of the method with the rate that held-out labels show.
+
+        Args:
+            server_state: the state before the round.
+            rate: the share of wrong labels.
+            deviation: the standard deviation of that share.
+        """
+        return self.method.with_held_out_noise(server_state, rate, deviation)
+
     def cautious(self) -> Self:
         """Return the same postprocessors around the method's cautious form."""
         return replace(self, method=self.method.cautious())

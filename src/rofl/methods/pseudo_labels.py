@@ -84,8 +84,9 @@ def estimated_accuracy(agreement: float, wrong: float, classes: int) -> float:
 def deserves_labels(accuracy: float, wrong: float) -> bool:
     """Return whether the model is accurate enough to replace the labels that it disagrees with.
 
-    If mistakes of model and labels are independent, the model is right on accuracy * wrong of all samples where the two
-    differ, and the label on (1 - accuracy) * (1 - wrong). The model has to be right twice as often.
+    Assume that mistakes of the model and of the labels are independent. Then the two differ on accuracy * wrong of all
+    samples with the model right, and on (1 - accuracy) * (1 - wrong) with the label right. The model must be right
+    twice as often.
 
     Args:
         accuracy: the estimated accuracy of the model.
@@ -110,7 +111,7 @@ class EarnedStart:
 
     @staticmethod
     def read(aux: Tensors) -> "EarnedStart":
-        """Return the state that a server state's `aux` holds."""
+        """Return the state stored in the `aux` of a server state."""
         return EarnedStart(aux[STATE])
 
     @property

@@ -19,7 +19,7 @@ from rofl.methods.pseudo_labels import AGREED, STATE, EarnedStart, PseudoLabels
 from rofl.methods.weights import fedavg, model_weights, weight_update
 from rofl.models import Network
 
-_MAX_TAU = 0.9  # tau = "auto" leaves out at most this share: early on nearly nothing may be confident
+_MAX_TAU = 0.9  # tau = "auto" leaves out at most this share, because hardly any sample may be confident at first
 _NEVER = 2**31  # a round that no run reaches
 UNCONFIDENT = "doubt"  # key in `aux` of the unconfident rate; checkpoints hold it under this name
 
@@ -38,9 +38,9 @@ class Rofl(SmallLossSgd):
     cen_rise: Annotated[float, Field(ge=0)] = 1.0  # ... and rises over this many times T_pl
     cen_form: losses.CentroidForm = "dimension"  # how Eq. 5 is summed
     lambda_e: Annotated[float, Field(ge=0)] = 0.8  # weight of the entropy term L_e
-    pseudo: Literal["global", "naive", "none"] = "global"  # who labels the unconfident samples (Eq. 8)
+    pseudo: Literal["global", "naive", "none"] = "global"  # the model that labels the unconfident samples (Eq. 8)
     soft: bool = True  # pseudo-labels as probabilities; off: as classes
-    mask: bool = True  # confident samples (Eq. 7); off: believe all labels or replace them all
+    mask: bool = True  # select confident samples (Eq. 7); off: trust all labels or replace all of them
     global_centroids: bool = True  # Eq. 4 and 13; off: each client uses its own class means
 
     def centralized(self) -> "Rofl":
@@ -48,7 +48,7 @@ class Rofl(SmallLossSgd):
         return replace(super().centralized(), pseudo="naive")
 
     def cautious(self) -> Self:
-        """Return the method without pseudo-labels and entropy term; it trains on the given labels."""
+        """Return the method without pseudo-labels, centroid loss and entropy term; it trains on the given labels."""
         return replace(self, t_pl="never" if isinstance(self.t_pl, str) else _NEVER, lambda_e=0.0)
 
     def init(self, net: Network) -> ServerState:
@@ -67,7 +67,7 @@ class Rofl(SmallLossSgd):
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """LocalUpdate of Algorithm 1.
+        """Train on one client's data: LocalUpdate of Algorithm 1.
 
         The update's `aux` has the centroids weighted by their similarity to the global ones, and these similarities.
         """
@@ -76,7 +76,7 @@ class Rofl(SmallLossSgd):
         relabel = ctx.index >= t_pl
         rate = self._keep_rate(server_state, ctx)  # R(t)
         lambda_cen = self.lambda_cen * losses.linear_ramp(ctx.index, self.cen_start * t_pl, self.cen_rise * t_pl)
-        lambda_e = self.lambda_e if relabel or not self._waits else 0.0  # it feeds on predictions, too
+        lambda_e = self.lambda_e if relabel or not self._waits else 0.0  # the entropy term uses predictions, too
 
         pseudo = PseudoLabels(net, data, self.soft) if relabel and self.pseudo != "none" else None  # y-hat
         local_centroids = self._initial_centroids(net, global_centroids, data, pseudo)  # (K, d) f_k,0
@@ -85,12 +85,12 @@ class Rofl(SmallLossSgd):
         sums, masks, agreed = MetricSums(), list[Tensor](), list[Tensor]()
         for epoch in range(self.epochs):
             if pseudo and self.pseudo == "naive" and epoch > 0:
-                pseudo = PseudoLabels(net, data, self.soft)  # by the local model as it is now
+                pseudo = PseudoLabels(net, data, self.soft)  # by the current local model
             net.train()
             for index in data.batches(self.batch, order):
                 labels = data.labels[index]  # (B,)
                 logits, features = net(data.inputs(index, augment))  # (B, K), (B, d)
-                detached = features.detach()  # centroids and masks are computed without gradient; L_cen keeps it
+                detached = features.detach()  # centroids and masks need no gradient; L_cen does
                 log_probs = logits.log_softmax(dim=1)
                 label_loss = losses.cross_entropy(log_probs, labels)  # (B,)
                 small = small_loss(label_loss.detach(), rate)  # Eq. 2
@@ -111,7 +111,7 @@ class Rofl(SmallLossSgd):
                 sums.add(len(index), loss_c=l_c, loss_cen=l_cen, loss_e=l_e, loss=loss)
                 masks.append(mask)
                 if self._waits and epoch == 0:
-                    agreed.append(log_probs.detach().argmax(dim=1) == labels)  # before it is learnt
+                    agreed.append(log_probs.detach().argmax(dim=1) == labels)  # before the sample is learnt
         confident = torch.cat(masks).view(self.epochs, -1)  # (epochs, n), in the order of the batches
         metrics = sums.sums() | {"confident": float(confident.sum())}
         weighted, similarity = c.weighted_centroids(local_centroids, global_centroids, data.class_counts())  # Eq. 12
@@ -141,7 +141,7 @@ class Rofl(SmallLossSgd):
         Args:
             total: the update, or a sum of updates.
             server_state: the state that was broadcast.
-            claims: what is known of the clients.
+            claims: the declared clients and samples.
         """
         sums, stored = total.aux, server_state.aux["centroids"]
         for name, counted in sums.items():
@@ -151,21 +151,21 @@ class Rofl(SmallLossSgd):
 
     @property
     def _waits(self) -> bool:
-        """Whether T_pl follows from sums over clients."""
+        """Whether T_pl is not a fixed round, but "auto" or "never"."""
         return isinstance(self.t_pl, str)
 
     def _first_relabelled(self, server_state: ServerState) -> int:
-        """Return T_pl, if known."""
+        """Return T_pl; a round that no run reaches if it is not known yet or "never"."""
         if not isinstance(self.t_pl, str):
             return self.t_pl
         return (EarnedStart.read(server_state.aux).t_pl if self.t_pl == "auto" else None) or _NEVER
 
     def _updated_start(self, server_state: ServerState, aux: Tensors, counts: Tensor, ctx: RoundContext) -> EarnedStart:
-        """Return the entries of `aux` from which T_pl follows, after a round.
+        """Return the state that determines T_pl, after a round.
 
         Args:
-            server_state: before the round.
-            aux: after it.
+            server_state: the state before the round.
+            aux: the entries of `aux` after the round.
             counts: (2,) samples whose label was predicted, and all.
             ctx: the round.
         """
@@ -177,7 +177,7 @@ class Rofl(SmallLossSgd):
         return {UNCONFIDENT: torch.zeros(size)} if self.tau == "auto" else {}
 
     def _keep_rate(self, server_state: ServerState, ctx: RoundContext) -> float:
-        """Return R(t), with tau as given, or as the share of samples that were not confident in the last round."""
+        """Return R(t), with the given tau or with the share of unconfident samples in the last round."""
         if self.tau != "auto":
             return self.keep_rate(ctx)
         tau = min(max(float(server_state.aux[UNCONFIDENT]), 0.0), _MAX_TAU)
@@ -195,7 +195,7 @@ class Rofl(SmallLossSgd):
             net: the received model.
             global_centroids: (K, d) f_G.
             data: the client's samples.
-            pseudo: takes the predictions of that pass, so that it needs none of its own.
+            pseudo: stores the predictions of that pass, so that it needs no pass of its own.
         """
         use_global = c.has_centroid(global_centroids) & self.global_centroids  # (K,)
         if bool((use_global | (data.class_counts() == 0)).all()):
@@ -240,7 +240,7 @@ class Rofl(SmallLossSgd):
         Args:
             centroids: (K, d) before the batch.
             means: (K, d) class means of the batch's small-loss samples.
-            counts: (K,) how many samples each is the mean of.
+            counts: (K,) the number of samples in each mean.
         """
         if self.global_centroids:
             return c.update_centroids(centroids, means, counts)

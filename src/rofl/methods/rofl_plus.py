@@ -1,8 +1,8 @@
-"""rofl beyond the paper: labels are corrected by Bayes' rule, as far as the model has earned belief.
+"""An extension of rofl beyond the paper: labels are corrected by Bayes' rule, to the degree that the model is accurate.
 
 docs/decisions/0015-labels-by-bayes-rule.md, 0017-skewed-clients.md and 0018-who-judges.md have the reasons and the
-measurements. The memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). All
-weights of what goes beyond the paper follow from sums over clients.
+measurements. The memory term is that of early-learning regularization (Liu et al. 2020, arXiv 2007.00151). The weights
+of all terms that are not in the paper are computed from sums over clients.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 
 from rofl.core import centroids as c
 from rofl.core import losses
-from rofl.core.noise_posterior import sharpen
+from rofl.core.noise_posterior import positive_pattern, sharpen
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, RoundContext, ServerState, Update
@@ -26,23 +26,26 @@ from rofl.methods.rofl import UNCONFIDENT, Rofl
 from rofl.methods.weights import load_weights, model_weights, weight_update
 from rofl.models import Network
 
-_NO_WEIGHT = 1e-12  # of the memory term; 0 would change what travels
-_OWN = "own/"  # prefix in a client's state of its weights of the last round
-_RECEIVED = "received"  # key there of the length of the global weights that it received then
-_HISTORY = "history"  # key there of past log-probabilities of its samples, by the classifier
+_NO_WEIGHT = 1e-12  # of the memory term; 0 would change the shapes of updates
+_OWN = "own/"  # prefix in the client state: the client's weights of its last round
+_RECEIVED = "received"  # key in the client state: norm of the global weights that it received then
+_HISTORY = "history"  # key in the client state: averaged log-probabilities of its samples, by the classifier
 _CENTROID_HISTORY = "centroid_history"  # the same by the class-wise centroids
-_HISTORY_MOMENTUM = 0.5  # of the history of predictions, per round
-_MIN_VARIANCE = 1e-5  # of batch norm, where leaving a client out would make one negative
-_SKEWED = 0.25  # distance of label frequencies from which a client counts as one with classes of its own
-_FIRST_CENTROIDS = 3  # round: before it features grow by orders of magnitude, as batch norm's statistics settle
-_LOST_SAMPLES = 1.0  # added to each class of a client's labels before their shares are taken
+_HISTORY_MOMENTUM = 0.5  # of the histories of predictions, per round
+_MIN_VARIANCE = 1e-5  # least variance of batch norm; leaving a client out could make one negative
+_SKEWED = 0.25  # distance of label frequencies above which a client counts as skewed
+_FIRST_CENTROIDS = (
+    3  # first round with centroids; before, features grow by orders of magnitude while batch norm settles
+)
+_FIRST_MEMORY = 4  # first round with the memory term; before, clients gain agreement because they learn
+_LOST_SAMPLES = 1.0  # added to each class count of a client before frequencies are computed
 
 
 def without_client(model: Tensors, own: Tensors, share: float) -> Tensors:
-    """Return the global weights as they would be if one client had not taken part in the last round.
+    """Return the global weights as if one client had not taken part in the last round.
 
-    With w = sum of n_j w_j / N, the mean of all others is w - n_k / (N - n_k) * (w_k - w). A client that judges its
-    samples by these weights does not meet what it taught the model itself in that round, wrong labels included.
+    With w = sum of n_j w_j / N, the mean of all others is w - n_k / (N - n_k) * (w_k - w). These weights do not contain
+    what the client taught the model in that round, wrong labels included, so the client can judge its samples by them.
 
     Args:
         model: w, the weights after the round.
@@ -61,13 +64,13 @@ def without_client(model: Tensors, own: Tensors, share: float) -> Tensors:
 
 
 def prior_shift(counts: Tensor, prior: Tensor) -> Tensor:
-    """Return how much more frequent each class is at a client than everywhere, as a difference of logarithms (K,).
+    """Return the log-ratio (K,) of the class frequencies at a client to those over all clients.
 
-    Added to the logits of a model of all clients, it makes them those of this client, by Bayes' rule.
+    By Bayes' rule, adding it to the logits of the global model adapts them to this client.
 
     Args:
-        counts: (K,) labels of this client.
-        prior: (K,) the share of each label over all clients; zeros where nobody knows yet.
+        counts: (K,) number of labels of this client per class.
+        prior: (K,) the share of each label over all clients; zeros if not known yet.
 
     >>> prior_shift(torch.tensor([2, 0]), torch.tensor([0.5, 0.5])).exp()
     tensor([1.5000, 0.5000])
@@ -80,11 +83,11 @@ def prior_shift(counts: Tensor, prior: Tensor) -> Tensor:
 
 
 def class_skew(counts: Tensor, prior: Tensor) -> float:
-    """Return how far a client's classes are from everybody's: the total variation distance; 0 if nobody knows yet.
+    """Return the total variation distance between the label frequencies of a client and of all; 0 if not known yet.
 
     Args:
-        counts: (K,) labels of this client.
-        prior: (K,) the share of each label over all clients; zeros where nobody knows yet.
+        counts: (K,) number of labels of this client per class.
+        prior: (K,) the share of each label over all clients; zeros if not known yet.
 
     >>> class_skew(torch.tensor([3, 1]), torch.tensor([0.5, 0.5]))
     0.25
@@ -95,51 +98,55 @@ def class_skew(counts: Tensor, prior: Tensor) -> float:
 
 
 def _mix(history: Tensors, weight: float) -> Tensor:
-    """Return log-probabilities (n, K) by classifier and centroids together; by the classifier before there are any.
+    """Return the weighted mean (n, K) of the log-probabilities by classifier and by centroids.
+
+    Before there are centroids, the classifier alone counts.
 
     Args:
-        history: of a client's samples, by both.
-        weight: of the classifier.
+        history: log-probabilities of a client's samples, by both.
+        weight: the weight of the classifier.
     """
     by_classifier = history[_HISTORY]
     return torch.lerp(history.get(_CENTROID_HISTORY, by_classifier), by_classifier, weight)
 
 
 def _length(model: Tensors) -> Tensor:
-    """Return the norm of all weights, (1,) float64: the same for the same weights."""
+    """Return the norm of all weights, (1,) float64, which serves to recognise a model."""
     return torch.stack([value.double().square().sum() for value in model.values()]).sum().sqrt().reshape(1)
 
 
 @dataclass(frozen=True)
 class RoflPlus(Rofl):
-    """Learns from given labels, corrects them as far as the model is believed, and resists learning by heart.
+    """Corrects labels to the degree that the model is believed, and regularizes against memorization.
 
-    The paper's pseudo-labels train a model on what it believes already, which stops a model that is still learning.
-    Here a sample's target is the posterior of its class given its image and its label. Images are judged by the
-    global model without the client's own part in it: by its classifier, by the similarity of its features to the
-    class-wise centroids, or by both, whichever explains the given labels of all clients best. How far the judge is
-    believed, and how labels are wrong, is fitted to the given labels in every round from sums over clients. Corrected
-    labels are sharpened where the judge is nearly always right, so that the model does not learn what is left of
-    wrong ones. Where clients learn labels by heart, a memory of each sample's predictions resists. A client with
-    classes of its own always judges by the centroids, too, and trains with logits that are shifted by how frequent
-    its classes are. Towards the end the server takes shorter steps, which averages over rounds.
+    The paper's pseudo-labels train a model on its own predictions, which stops a model that is still learning. Here a
+    sample's target is the posterior of its class given its image and its label. The judge of an image is the global
+    model without the client's own contribution: its classifier, the similarity of its features to the class-wise
+    centroids, or both, whichever explains the given labels of all clients best. The belief in the judge and the noise
+    matrix are fitted to the given labels in every round, from sums over clients. If the judge is nearly always right,
+    corrected labels are sharpened, so that the model does not learn the remainder of wrong labels. If clients memorize
+    labels, a term with the memory of each sample's predictions regularizes them. A client whose label frequencies
+    differ from the global ones always uses the centroids, too, and trains with logits shifted by its class
+    frequencies. Towards the end, the server takes shorter steps, which has the effect of averaging over rounds.
 
     With `correct = false` and `memory = 0` this is `Rofl`. A client keeps the memory and the histories of its samples'
     predictions, and its own weights of the last round. None of these leave the client.
     """
 
     tau: Annotated[float, Field(ge=0, lt=1)] | Literal["known", "auto"] = "auto"  # no noise ratio is needed
-    t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; corrections do not wait for it
-    lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`, with centroids that stay during a round
+    t_pl: Annotated[int, Field(ge=1)] = 10  # as in `Rofl`; corrections do not depend on it
+    lambda_cen: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`, with centroids that are fixed during a round
     lambda_e: Annotated[float, Field(ge=0)] = 0.0  # as in `Rofl`
     correct: bool = True  # targets by Bayes' rule; off: labels as given
-    caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is so high a power of the estimated accuracy
-    sharpness: Annotated[float, Field(ge=1, le=8)] = 2.0  # power of corrected labels where the model is nearly right
-    leave_one_out: bool = True  # judge a client's samples without its own part in the model
-    centroid_judge: bool = True  # judge samples by the centroids, too, where that explains the given labels better
-    logit_adjustment: bool = True  # clients with classes of their own: shift logits by how frequent classes are there
-    memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term where everything is learnt by heart
-    memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # of the memory, per epoch
+    caution: Annotated[float, Field(ge=0, le=12)] = 6.0  # belief is this power of the estimated accuracy
+    sharpness: Annotated[float, Field(ge=1, le=8)] = (
+        2.0  # power of corrected labels if the model is nearly always right
+    )
+    leave_one_out: bool = True  # judge a client's samples by the model without its own contribution
+    centroid_judge: bool = True  # judge samples by the centroids, too, if that explains the given labels better
+    logit_adjustment: bool = True  # skewed clients shift logits by their class frequencies
+    memory: Annotated[float, Field(ge=0)] = 20.0  # weight of the memory term if all labels are memorized
+    memory_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.7  # momentum of the memory, per epoch
     server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
     step_from: Annotated[float, Field(ge=0, le=1)] = 0.3  # share of the rounds after which the step begins to shrink
     horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run; 0: as the experiment says
@@ -149,41 +156,43 @@ class RoflPlus(Rofl):
         return self if self.horizon else replace(self, horizon=rounds)
 
     def cautious(self) -> Self:
-        """Return the method without corrections and memory; the noise is still fitted, so updates keep their shapes."""
+        """Return the method without corrections and memory; it still fits the noise, so updates keep their shapes."""
         memory = min(self.memory, _NO_WEIGHT) if self._goes_beyond else 0.0
         return replace(super().cautious(), correct=False, memory=memory)
 
     def init(self, net: Network) -> ServerState:
-        """Return the state of `Rofl`, and a noise model that believes no prediction."""
+        """Return the state of `Rofl` with the initial noise model, whose belief is 0."""
         state = super().init(net)
         return replace(state, aux=state.aux | NoiseModel.initial(net.classes).tensors()) if self._goes_beyond else state
 
     def zero_update(self, server_state: ServerState) -> Update:
-        """Return the zero sums of `Rofl`, and those of the evidence about the noise."""
+        """Return the zero sums of `Rofl` and of the evidence about the noise."""
         zero = super().zero_update(server_state)
         if not self._goes_beyond:
             return zero
         return replace(zero, aux=zero.aux | NoiseModel.zero_sums(len(server_state.aux["centroids"])))
 
     def check_sums(self, total: Update, server_state: ServerState, claims: Claims) -> str | None:
-        """Check what `Rofl` checks, and that the evidence about the noise can be that of so many samples.
+        """Check the sums of `Rofl`, and that the evidence about the noise is possible for this number of samples.
 
         Args:
             total: the update, or a sum of updates.
             server_state: the state that was broadcast.
-            claims: what is known of the clients.
+            claims: the declared clients and samples.
         """
         problem = super().check_sums(total, server_state, claims)
-        return problem if problem or not self._goes_beyond else NoiseModel.check(total.aux, claims.samples)
+        if problem or not self._goes_beyond:
+            return problem
+        return NoiseModel.read(server_state.aux).check(total.aux, claims.samples)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Update, Tensors]:
-        """Train on corrected labels with the memory term, and collect the evidence about the noise."""
+        """Train on corrected labels with the memory term, and send the evidence about the noise."""
         if not self._goes_beyond:
             return super().client_update(net, server_state, client_state, data, ctx)
         noise_model = NoiseModel.read(server_state.aux)
-        lambda_memory = self.memory * noise_model.resistance
+        lambda_memory = self.memory * noise_model.resistance if ctx.index >= _FIRST_MEMORY else 0.0
         skewed = class_skew(data.class_counts(), noise_model.prior) > _SKEWED
         logits, features = self._judge_samples(net, server_state, client_state, data, ctx)  # (n, K), (n, d)
         history = self._history(noise_model, server_state, client_state, (logits, features), data, ctx)
@@ -231,7 +240,9 @@ class RoflPlus(Rofl):
                 sums.add(len(index), loss_c=l_c, loss=loss)
                 if epoch == self.epochs - 1:
                     agreed.append(batch_logits.detach().argmax(dim=1) == data.labels[index])
-        metrics = sums.sums() | {"confident": float(confident.sum()) * self.epochs}  # as `samples`, once an epoch
+        metrics = sums.sums() | {
+            "confident": float(confident.sum()) * self.epochs
+        }  # counted once per epoch, like `samples`
         after = torch.cat(agreed)
         aux["fit/agreement"][2:] = torch.stack([after, torch.ones_like(after)]).sum(dim=1)
         step = self._server_step(server_state, ctx)
@@ -241,7 +252,7 @@ class RoflPlus(Rofl):
         return Update(weight_update(net, server_state, len(data)), float(len(data)), aux, metrics), state
 
     def server_update(self, server_state: ServerState, total: Update, ctx: RoundContext) -> ServerState:
-        """Return the state of `Rofl`, with a shorter step of the weights towards the end, and the noise fitted anew."""
+        """Return the state of `Rofl`, with shorter steps of the weights towards the end, and the newly fitted noise."""
         state = super().server_update(server_state, total, ctx)
         if not self._goes_beyond:
             return state
@@ -250,6 +261,25 @@ class RoflPlus(Rofl):
         noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight, self.caution)
         return ServerState(model, state.aux | noise_model.tensors())
 
+    def held_out_pattern(self, server_state: ServerState) -> Tensor | None:
+        """Return the pattern of wrong labels (K, K) of the noise model."""
+        if not self._goes_beyond:
+            return None
+        return positive_pattern(NoiseModel.read(server_state.aux).pattern)
+
+    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
+        """Return the state whose noise model has the rate of wrong labels that held-out labels show.
+
+        Args:
+            server_state: the state before the round.
+            rate: the share of wrong labels.
+            deviation: its standard deviation.
+        """
+        if not self._goes_beyond:
+            return server_state
+        noise_model = NoiseModel.read(server_state.aux).with_held_out(rate, deviation)
+        return replace(server_state, aux=server_state.aux | noise_model.tensors())
+
     @property
     def _goes_beyond(self) -> bool:
         return self.correct or self.memory > 0
@@ -257,9 +287,10 @@ class RoflPlus(Rofl):
     def _judge_samples(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (n, K) and features (n, d) by the global model, less what this client taught it last.
+        """Return logits (n, K) and features (n, d) by the global model without this client's last contribution.
 
-        A model that is the same as in the last round has learnt nothing from anybody: that round was undone.
+        The contribution is removed only if the client took part in the last round. If the model is the same as in that
+        round, the round was undone, and there is no contribution to remove.
         """
         share = len(data) / max(NoiseModel.read(server_state.aux).samples, 1.0)
         took_part = "round" in client_state and int(client_state["round"]) == ctx.index - 1
@@ -281,15 +312,15 @@ class RoflPlus(Rofl):
         data: ClientDataset,
         ctx: RoundContext,
     ) -> Tensors:
-        """Return the client's new state with the histories of log-probabilities: by the classifier, by the centroids.
+        """Return the new client state with the averaged log-probabilities by the classifier and by the centroids.
 
         Args:
-            noise_model: of the last round.
-            server_state: what the server broadcast.
-            client_state: of the last round in which the client took part.
+            noise_model: the noise model of the last round.
+            server_state: the state that the server broadcast.
+            client_state: the state of the client's last round.
             judged: (n, K) logits and (n, d) features of the samples.
             data: the client's samples.
-            ctx: the round; in the first one nothing is learnt yet.
+            ctx: the round; in the first one there are no predictions yet.
         """
         state = {"round": torch.tensor([ctx.index])}
         if ctx.index == 1:
@@ -307,10 +338,10 @@ class RoflPlus(Rofl):
     def _centroid_sums(
         self, server_state: ServerState, features: Tensor, posterior: Tensor, data: ClientDataset
     ) -> Tensors:
-        """Return the summands of Eq. 11 and 12; each sample counts for a class as far as it is probable.
+        """Return the summands of Eq. 11 and 12; each sample counts for each class by its probability.
 
         Args:
-            server_state: what the server broadcast.
+            server_state: the state that the server broadcast.
             features: (n, d) by the judging model.
             posterior: (n, K) the probabilities of the classes.
             data: the client's samples.
@@ -319,10 +350,10 @@ class RoflPlus(Rofl):
         means, counts = c.weighted_means(features, posterior)  # (K, d), (K,)
         local = torch.where((counts > 0).unsqueeze(1), means, stored)
         weighted, similarity = c.weighted_centroids(local, stored, data.class_counts())  # Eq. 12
-        return {"centroids": weighted.where(similarity > 0, 0.0), "similarity": similarity}  # 0.0: never -0.0
+        return {"centroids": weighted.where(similarity > 0, 0.0), "similarity": similarity}  # 0.0 instead of -0.0
 
     def _confident_samples(self, server_state: ServerState, features: Tensor, data: ClientDataset) -> Tensor:
-        """Return the mask of Eq. 7, (n,), by the global centroids; by the client's own means where there are none."""
+        """Return the mask of Eq. 7, (n,), by the global centroids; classes without one use the client's own mean."""
         stored = server_state.aux["centroids"]
         means, _ = c.class_means(features, data.labels, data.classes)
         return self._confident(features, data.labels, torch.where(c.has_centroid(stored).unsqueeze(1), stored, means))
@@ -336,10 +367,10 @@ class RoflPlus(Rofl):
         mask: Tensor,
         ctx: RoundContext,
     ) -> Tensor:
-        """Return the terms of Eq. 9 beside L_c, for those who switch them on.
+        """Return the terms of Eq. 9 besides L_c; they are off by default.
 
         Args:
-            server_state: what the server broadcast, with the centroids.
+            server_state: the state that the server broadcast, with the centroids.
             log_probs: (B, K) of the model.
             features: (B, d).
             labels: (B,) as given.
@@ -353,12 +384,12 @@ class RoflPlus(Rofl):
         return lambda_cen * l_cen + self.lambda_e * losses.entropy(log_probs).mean()
 
     def _targets(self, noise_model: NoiseModel, given: Tensor, posterior: Tensor) -> Tensor:
-        """Return what the samples are trained on, (n, K): their labels, corrected as far as the model is believed.
+        """Return the training targets (n, K): the given labels, corrected to the degree that the model is believed.
 
         Args:
-            noise_model: of the last round.
+            noise_model: the noise model of the last round.
             given: (n, K) the labels, one-hot.
-            posterior: (n, K) the probabilities of the classes; the labels again in the first round.
+            posterior: (n, K) the probabilities of the classes; in the first round equal to `given`.
         """
         if not self.correct:
             return given
@@ -366,9 +397,12 @@ class RoflPlus(Rofl):
         return torch.lerp(given, sharpen(posterior, power).to(given.dtype), noise_model.correction)
 
     def _server_step(self, server_state: ServerState, ctx: RoundContext) -> float:
-        """Return the server's step: 1 at first, then falling linearly to `server_step`, less so at little belief."""
+        """Return the server's step size: 1 at first, then falling linearly, at full belief to `server_step`.
+
+        It stays 1 if held-out labels show that hardly any label is wrong: then there is nothing to average out.
+        """
         if not self.horizon:
             return 1.0
         start = self.step_from * self.horizon
         ramp = losses.linear_ramp(ctx.index, start, self.horizon - start)
-        return 1 - (1 - self.server_step) * NoiseModel.read(server_state.aux).belief * ramp
+        return 1 - (1 - self.server_step) * NoiseModel.read(server_state.aux).settled * ramp

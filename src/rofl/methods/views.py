@@ -1,19 +1,19 @@
-"""Strong augmentation of images: a part is hidden and the brightness differs; the class stays the same."""
+"""Strong augmentation of images: cutout, and random contrast and brightness."""
 
 import torch
 from torch import Tensor
 
-_HIDDEN = 1 / 3  # of an image's side is hidden
+_HIDDEN = 1 / 3  # share of an image's side that is hidden
 _LIGHT = 0.4  # contrast from 1 - this to 1 + this, and brightness from minus this to this
 
 
 def strong_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
-    """Return inputs (B, C, H, W) with another contrast and brightness, and a square of each at the mean (cutout).
+    """Return inputs (B, C, H, W) with random contrast and brightness, and a square of each set to the mean (cutout).
 
-    Images of one pixel, which are the rows of a table, are scaled only.
+    Images of one pixel, which are the rows of a table, are only scaled.
 
     Args:
-        inputs: as a network takes them, scaled to mean 0.
+        inputs: network inputs, scaled to mean 0.
         generator: the random generator, on the CPU.
     """
     count, _, height, width = inputs.shape
@@ -27,6 +27,6 @@ def strong_view(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _hidden(draw: Tensor, side: int) -> Tensor:
-    """Return which rows or columns (B, side) are hidden: those near a random place."""
+    """Return the mask (B, side) of hidden rows or columns, which are near a random position."""
     places = torch.arange(side, device=draw.device)
     return (places - draw.unsqueeze(1) * side).abs() < _HIDDEN * side / 2

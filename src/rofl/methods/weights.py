@@ -11,7 +11,7 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def model_weights(net: Network) -> Tensors:
-    """Return a copy of all that travels (`Network.shared_entries`), by the names in `state_dict`."""
+    """Return a copy of all tensors that are exchanged (`Network.shared_entries`), by the names in `state_dict`."""
     return {name: value.detach().clone() for name, value in net.shared_entries().items()}
 
 
@@ -21,10 +21,10 @@ def trained_parameters(net: Network) -> dict[str, Parameter]:
 
 
 def load_weights(net: Network, tensors: Tensors) -> None:
-    """Copy all that travels into a network.
+    """Copy all exchanged tensors into a network.
 
     Raises:
-        ValueError: the names are not exactly the network's.
+        ValueError: the names differ from the network's.
     """
     current = net.shared_entries()
     if current.keys() != tensors.keys():
@@ -44,7 +44,7 @@ def weight_update(net: Network, server_state: ServerState, samples: int) -> Tens
 
     Args:
         net: the trained network, w_k.
-        server_state: what it started from, w.
+        server_state: the state that it started from, w.
         samples: n_k.
     """
     return weight_change(net, server_state.model, samples)

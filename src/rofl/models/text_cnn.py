@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from rofl.data.word_numbers import BUCKETS
+from rofl.data.token_numbers import BUCKETS
 from rofl.models.network import FeatureClassifier
 
 _EMBEDDING, _FILTERS = 64, 128  # at width 1

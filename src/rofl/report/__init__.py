@@ -1,8 +1,8 @@
-"""Pages about finished runs, the paper's tables and benchmarks, and small pictures for the terminal.
+"""HTML pages about finished runs, the paper's tables and benchmarks, and character graphics for the terminal.
 
-`page`, `paper_page` and `benchmark_page` write HTML files; `sections` has a module per part of a run's page,
-`templates` a Jinja template for each, `static` the style sheets and scripts. `terminal` draws with characters. `live`
-shows a run in a browser as it goes.
+`page`, `paper_page` and `benchmark_page` write HTML files. `sections` has one module per part of a run's page,
+`templates` one Jinja template per section, and `static` the style sheets and scripts. `terminal` draws with
+characters. `live` shows a running run in a browser.
 
 May import: core, data, models, methods, audit, config, simulation, training, reproduce.
 """

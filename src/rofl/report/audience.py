@@ -1,7 +1,7 @@
 """The audience of a page, and the parts of an audit that it may see.
 
-Everything a page says about single samples comes through `visible_audit`, so that the page of one site cannot hold
-anything of another.
+Everything a page says about single samples comes through `visible_audit`, so the page of one site cannot contain
+samples of another.
 """
 
 from collections import Counter
@@ -24,8 +24,8 @@ class Audience:
     """The readers of a page: they see all samples (default), one site's own, or none (the server).
 
     Args:
-        site: the name of a client; the page shows its samples only.
-        server: whether the page is for the coordinator, who sees counts per client and no sample.
+        site: the name of a client; the page shows only its samples.
+        server: whether the page is for the coordinator, who sees counts per client and no samples.
     """
 
     site: str | None = None
@@ -36,7 +36,7 @@ class Audience:
             raise ValueError("a page is for a site or for the server")
 
     def file_name(self, run: Audited) -> str:
-        """Return the name of the page's file, where the user names none: `report-<site>.html` for a site."""
+        """Return the default file name of the page, for example `report-<site>.html` for a site."""
         if self.site is None:
             return "report-server.html" if self.server else "report.html"
         names = _client_names(run, run.folder.audit.read_suspects())
@@ -46,13 +46,13 @@ class Audience:
 
 @dataclass(frozen=True)
 class ClientNoise:
-    """How many labels of a client look wrong: counts, which every audience that knows the client may see."""
+    """The number of suspect labels of a client; every audience that sees the client may see these counts."""
 
     name: str
     samples: int
     flagged: int
-    expected: float | None = None  # wrong labels: the sum of the scores; None where these do not tell it
-    interval: str = ""  # bounds of the share of wrong labels in words; "" where they are not known
+    expected: float | None = None  # number of wrong labels, the sum of the scores; None if they are unreliable
+    interval: str = ""  # confidence bounds of the share of wrong labels as text; "" if unknown
 
     @property
     def flagged_share(self) -> float:
@@ -68,27 +68,27 @@ class VisibleAudit:
     rows: Sequence[SuspectRow]  # all visible samples, most suspicious first
     features: Features | None
     issues: Sequence[SampleIssue] = ()  # near-duplicates and outliers
-    scores_count: bool = False  # whether scores are probabilities that can be added up; those of old runs are not
+    scores_count: bool = False  # whether scores are probabilities, so that their sum is a count; false for old runs
 
     @property
     def expected(self) -> float | None:
         """The expected number of wrong labels, the sum of their scores; None if the scores are not reliable."""
         if self.rows:
             return expected_wrong(self.rows)
-        known = [client.expected for client in self.clients if client.expected is not None]  # no row is for the server
+        known = [client.expected for client in self.clients if client.expected is not None]  # the server sees no rows
         return sum(known) if len(known) == len(self.clients) else None
 
     @property
     def unflagged_note(self) -> str:
-        """A sentence about wrong labels among those that are not flagged; "" where there is nothing to say."""
+        """A sentence about wrong labels among those that are not flagged; "" if none are expected."""
         left = [row.score for row in self.rows if not row.flagged]
         if not self.scores_count or sum(left) < 1:
             return ""
         if self.expected is None:
             return "The model is unsure of most samples: its scores do not tell how many labels are wrong."
         return (
-            f"Of the labels that are not flagged, about {round(sum(left))} are expected to be wrong, too; the lists in "
-            "the folder suspects go on with them, by score."
+            f"About {round(sum(left))} of the labels that are not flagged are expected to be wrong, too; the lists in "
+            "the folder suspects continue with them, by score."
         )
 
     @property
@@ -98,7 +98,7 @@ class VisibleAudit:
 
 
 def visible_audit(run: Audited, audience: Audience) -> VisibleAudit:
-    """Return everything about the samples of a run that an audience may see.
+    """Return the part of a run's audit that an audience may see.
 
     Raises:
         UserError: the run has no such site.
@@ -119,8 +119,8 @@ def visible_audit(run: Audited, audience: Audience) -> VisibleAudit:
 
 
 def _client_noise(run: Audited, rows: Sequence[SuspectRow]) -> list[ClientNoise]:
-    """Return a row per client, in natural order; of a federation, in the order of the summary."""
-    if isinstance(run, FinishedRun) and run.summary.sites:  # of a federation: lists and samples stay with the sites
+    """Return one row per client, in natural order; for a federation, in the order of the summary."""
+    if isinstance(run, FinishedRun) and run.summary.sites:  # a federation: lists and samples stay at the sites
         sites = run.summary.sites
         known = {name: site.flagged for name, site in sites.items() if site.flagged is not None}
         if len(known) < len(sites):  # masked: only the sum is known
@@ -150,14 +150,14 @@ def _client_names(run: Audited, rows: Sequence[SuspectRow]) -> list[str]:
 
 
 def _check_site(site: str, names: Sequence[str]) -> str:
-    """Return the site; a UserError with the nearest name where no client is called so."""
+    """Return the site, or raise a UserError that suggests the nearest name if no client has this name."""
     if site not in names:
         raise unknown("site", site, names)
     return site
 
 
 def _select_features(features: Features | None, rows: Sequence[SuspectRow]) -> Features | None:
-    """Return the features of these samples only; the centroids are global, so every site may see them."""
+    """Return only the features of these samples. The centroids are global, so every site may see them."""
     if features is None:
         return None
     chosen = torch.isin(features.rows, torch.tensor([row.row for row in rows], dtype=torch.long))  # (m,)

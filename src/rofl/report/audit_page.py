@@ -1,4 +1,4 @@
-"""The page of an audit of new data by a run's model."""
+"""The HTML page of an audit of new data by a run's model."""
 
 from datetime import datetime
 from pathlib import Path
@@ -23,9 +23,9 @@ def write_audit_page(
 
     Args:
         data: the folder of the audit, and its record.
-        out: the file; report.html in that folder by default.
+        out: the file; by default `audience.file_name(data)` in that folder.
         audience: who reads it.
-        images: what the page has of images besides small copies.
+        images: how the page shows large images: not at all, as links or as embedded copies.
 
     Raises:
         UserError: there is no such site, or the page cannot be written.

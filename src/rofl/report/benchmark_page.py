@@ -1,4 +1,4 @@
-"""The page of a benchmark: rankings as pictures, accuracies, and what methods cost."""
+"""The HTML page of a benchmark: rankings as pictures, accuracies, and the costs of methods."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +44,8 @@ def write_benchmark_page(board: Leaderboard, out: Path) -> Path:
     """Write a benchmark as one self-contained HTML page.
 
     Args:
-        board: The outcome.
-        out: The file.
+        board: The results of the benchmark.
+        out: The file to write.
 
     Returns:
         The path of the file.
@@ -104,9 +104,9 @@ def _costs(board: Leaderboard) -> Section:
         for cost in board.costs
     ]
     lead = (
-        "Passes: how often a sample goes forward and backward through a network in a local epoch; rounds shrink with "
-        "them. Seconds are those of a core. Kept: what a client stores between its rounds. Memory: the "
-        "peak of a run's process above what it had before. * is told the noise ratio."
+        "Passes: forward and backward passes of a sample through a network in a local epoch; a method with more passes "
+        "gets fewer rounds. Seconds are measured on one core. Kept: the data that a client stores between its rounds. "
+        "Memory: the peak of the run's process, less its memory before the run. * is told the noise ratio."
     )
     return Section(
         render("benchmark_table.html.j2", heading="What a method costs", lead=lead, columns=_COSTS, rows=rows)
@@ -114,7 +114,7 @@ def _costs(board: Leaderboard) -> Section:
 
 
 def _cost_chart(board: Leaderboard) -> Section:
-    """Return the chart of mean rank against the seconds of a whole run, one point per ranked method."""
+    """Return the chart of mean rank against the training time of a whole run, one point per ranked method."""
     points = [(method, cost) for method in board.steps_ranking.methods if (cost := board.cost(method.name)) is not None]
     if not points:
         return Section()

@@ -1,9 +1,9 @@
-"""A canvas of braille characters to draw curves on; each character has 2 x 4 dots."""
+"""A canvas of braille characters for curves; each character has 2 x 4 dots."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-MARKERS = "●▲■◆○△□◇"  # differ without colour
+MARKERS = "●▲■◆○△□◇"  # distinguishable without colour
 
 _BLANK = 0x2800  # code point of the empty character; each dot adds its bit
 _DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # [row][column]
@@ -38,7 +38,7 @@ class Canvas:
 
         Args:
             curve: (x, y) within the canvas's ranges; may be empty.
-            number: of the curve, which gives the shape of its markers and shifts them against other curves'.
+            number: index of the curve; it selects the marker shape and offsets the markers from those of other curves.
         """
         dots = [self._dot(x, y) for x, y in curve]
         trail = [dot for start, end in pairwise(dots) for dot in _between(start, end)] or dots
@@ -58,7 +58,7 @@ class Canvas:
         return self._markers.get((row, column), chr(_BLANK + bits) if bits else " ")
 
     def _dot(self, x: float, y: float) -> tuple[int, int]:
-        """Return how many dots a value lies right of the left edge and below the upper one."""
+        """Return the position of a value in dots, counted from the left and the upper edge."""
         (left, right), (low, high) = self.x_range, self.y_range
         across = (x - left) / max(right - left, 1)
         down = (high - y) / max(high - low, 1)

@@ -1,6 +1,6 @@
-"""Plotly charts: the library's source, the call that draws a chart, and the layout that all charts share.
+"""Plotly charts: the library's source, the call that draws a chart, and the shared layout.
 
-Each section prepares its own traces. plotly treats every text as HTML, so names go through `plotly_text`.
+Each section prepares its own traces. plotly interprets all text as HTML, so names must go through `plotly_text`.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,26 @@ from markupsafe import Markup
 
 from rofl.report.formatting import shortened
 
-PlotlyJson: TypeAlias = dict[str, Any]  # a trace, an axis or a layout, in the words of plotly's schema
+PlotlyJson: TypeAlias = dict[str, Any]  # a trace, an axis or a layout, with the keys of plotly's schema
 
-# Middle tones that read on white and on black: plotly writes them into the drawing, where a style sheet has no say in
-# them. The first is the accent. Text and grid take their colours from style.css.
+# Mid tones that are readable on white and on black: plotly writes them into the drawing, so a style sheet cannot
+# override them. The first is the accent colour. Text and grid take their colours from style.css.
 COLOURS = ("#12938a", "#8b929c", "#b9812f", "#8a6fc4", "#c25f7c", "#5b8bc9")
 GREY = COLOURS[1]
 
 
 def plotly_source() -> str:
-    """Return the source of plotly.js (about 4.8 MB), which a page inlines once."""
-    from plotly.offline import get_plotlyjs  # slow to import, and most commands do without
+    """Return the source of plotly.js (about 4.8 MB); a page inlines it once."""
+    from plotly.offline import get_plotlyjs  # slow to import, and most commands do not need it
 
     source: str = get_plotlyjs()
     return source
 
 
 def plotly_text(text: str, max_length: int = 80) -> str:
-    """Return a text as plotly shows it literally, with its middle left out where it is long.
+    """Escape a text so that plotly shows it literally, and shorten long text in the middle.
 
-    plotly reads names, labels and hover texts as HTML, but does not know `&quot;`: quotes stay as they are.
+    plotly interprets names, labels and hover texts as HTML but does not decode `&quot;`, so quotes are not escaped.
 
     >>> plotly_text('<b> & "x"')
     '&lt;b&gt; &amp; "x"'
@@ -43,24 +43,24 @@ def plot_call(element_id: str, traces: Sequence[PlotlyJson], layout: PlotlyJson)
 
     Args:
         element_id: the id of the element to draw into.
-        traces: the curves, markers or cells; plotly checks their keys.
-        layout: axes, colours and legend, see `base_layout`.
+        traces: the curves, markers or cells; plotly validates their keys.
+        layout: axes, colours and legend; see `base_layout`.
     """
-    import plotly.graph_objects as go  # slow to import, and most commands do without
+    import plotly.graph_objects as go  # slow to import, and most commands do not need it
 
-    figure: str = go.Figure(data=traces, layout=layout).to_json().replace("<", "\\u003c")  # cannot end the script
+    figure: str = go.Figure(data=traces, layout=layout).to_json().replace("<", "\\u003c")  # cannot close the script
     options = "{responsive: true, displayModeBar: false}"
     call = f'{{const drawing = {figure};\nPlotly.newPlot("{element_id}", drawing.data, drawing.layout, {options});}}'
     return Markup(call)
 
 
 def base_layout() -> PlotlyJson:
-    """Return the layout of a chart over rounds; its colours fit a light and a dark page."""
-    axis = {"fixedrange": True, "zeroline": False, "automargin": True}  # a finger on the chart scrolls the page
+    """Return the layout of a chart over rounds, with colours for light and dark pages."""
+    axis = {"fixedrange": True, "zeroline": False, "automargin": True}  # so that a finger on the chart scrolls the page
     return {
         "template": "none",
         "autosize": True,
-        "margin": {"l": 8, "r": 22, "t": 8, "b": 8},  # on the right there is room for half a label
+        "margin": {"l": 8, "r": 22, "t": 8, "b": 8},  # leaves room for half a label on the right
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 13},
@@ -74,13 +74,13 @@ def base_layout() -> PlotlyJson:
             "showgrid": False,
             "rangemode": "tozero",
             "hoverformat": "d",
-            "ticklabeloverflow": "allow",  # the last one is centred on the end of the axis
+            "ticklabeloverflow": "allow",  # the last label is centred on the end of the axis
         },
         "yaxis": {**axis, "ticksuffix": " %", "title": {"text": "accuracy"}},
     }
 
 
 def layout_without_axes() -> PlotlyJson:
-    """Return the layout of a t-SNE chart: its directions mean nothing, so no axis is drawn."""
+    """Return the layout of a t-SNE chart, without axes because its directions have no meaning."""
     hidden = {"visible": False, "fixedrange": True}
     return {**base_layout(), "hovermode": "closest", "xaxis": hidden, "yaxis": hidden}

@@ -1,10 +1,10 @@
-"""The templates and static files of the pages, and the one Jinja environment that renders them.
+"""The templates and static files of the pages, and the Jinja environment that renders them.
 
-A page is self-contained: styles, scripts and plotly.js are inlined, and nothing is loaded from a network. Only images
-that lie beside it may be linked to.
+A page is self-contained: styles, scripts and plotly.js are inlined, and nothing is loaded from a network. It may link
+only to image files in or near its own folder.
 
-Autoescape is on for every template: whatever a view object holds (names of clients, classes, files) is text on the
-page. Only `Markup` passes unescaped: rendered templates, static files, plotly.js and the calls of `charts`.
+Autoescape is on for every template, so values such as names of clients, classes and files appear as plain text. Only
+`Markup` passes unescaped: rendered templates, static files, plotly.js and the calls from `charts`.
 """
 
 import platform
@@ -30,15 +30,15 @@ _EMPTY = Markup("")
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; a section with nothing to show is empty.
+    """A part of a page; empty if there is nothing to show.
 
-    A new section is a module in `rofl.report.sections`, a template, and an entry in `rofl.report.page`.
+    To add a section, write a module in `rofl.report.sections` and a template, and list it in `rofl.report.page`.
     """
 
     html: Markup = _EMPTY
-    script: Markup = _EMPTY  # JavaScript that fills the HTML; it runs after plotly.js is loaded
+    script: Markup = _EMPTY  # JavaScript that fills the HTML; runs after plotly.js has loaded
     styles: tuple[str, ...] = ()  # static style sheets besides style.css
-    links_images: bool = False  # whether it shows image files that lie beside the page
+    links_images: bool = False  # whether it shows image files that are not embedded in the page
 
 
 def render(template: str, **view: object) -> Markup:
@@ -46,7 +46,7 @@ def render(template: str, **view: object) -> Markup:
 
     Args:
         template: its file name in `templates/`.
-        view: the values it asks for; a name that is missing raises an error.
+        view: the values that the template uses; a missing name raises an error.
 
     Returns:
         The HTML, with every value escaped.
@@ -61,20 +61,20 @@ def render(template: str, **view: object) -> Markup:
 
 
 def read_static(name: str) -> Markup:
-    """Return the text of a style sheet or script in `static/`, to be put into a page as it is."""
+    """Return the text of a style sheet or script in `static/`, for verbatim inclusion in a page."""
     return Markup((files(_PACKAGE) / "static" / name).read_text(encoding="utf-8"))
 
 
 def render_document(template: str, title: str, sections: Iterable[Section], **view: object) -> str:
     """Render a whole page.
 
-    Each section's script gets a `<script>` element of its own, so that one that fails does not stop the others.
+    Each section's script gets its own `<script>` element, so a failing script does not stop the others.
 
     Args:
         template: a template that extends `base.html.j2`.
         title: the page's title and heading.
-        sections: the parts in reading order; the template gets them as `sections`.
-        view: what else the template asks for.
+        sections: the parts in reading order, passed to the template as `sections`.
+        view: further values that the template uses.
 
     Returns:
         The HTML of the page.
@@ -110,5 +110,5 @@ def _environment() -> "Environment":
         "thousands": formatting.count,
         "shortened": formatting.shortened,
     }
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # small, and keys in their own order
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # compact, and without sorting the keys
     return environment

@@ -1,4 +1,4 @@
-"""The page of `rofl evaluate`: accuracy, each class, confusions and calibration of a model, in one HTML file."""
+"""The HTML page of `rofl evaluate`: accuracy, per-class metrics, confusions and calibration of a model."""
 
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from rofl.training.saved_model.evaluate_data import ModelEvaluation
 
 
 def write_evaluation_page(evaluation: ModelEvaluation, out: str | Path) -> Path:
-    """Write an evaluation as one self-contained HTML page, and return its path; no sample is named or shown on it.
+    """Write an evaluation as one self-contained HTML page and return its path.
+
+    The page neither names nor shows samples.
 
     Raises:
         UserError: the page cannot be written.

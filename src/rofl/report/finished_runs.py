@@ -1,4 +1,4 @@
-"""Finished runs as pages show them: runs that differ only by seed form a group."""
+"""Finished runs as read from their folders; runs that differ only by seed form a group."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ class FinishedRun:
     folder: RunDir
     experiment: Experiment
     summary: RunSummary
-    curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of the rounds that were evaluated
+    curve: list[tuple[int, float]]  # (round, test accuracy in per cent) of evaluated rounds
     flagged: int  # labels that look wrong
     samples: int
-    expected_wrong: float | None = None  # labels, by the scores; None where these do not tell it
+    expected_wrong: float | None = None  # number of wrong labels by the scores; None if they are unreliable
 
     @property
     def classes(self) -> list[str]:
@@ -35,9 +35,9 @@ class FinishedRun:
 
     @property
     def truth_known(self) -> bool:
-        """Whether the page may say which labels are wrong.
+        """Whether the true labels are known, so that the page may say which labels are wrong.
 
-        Where no noise was put on, given and true labels are equal by construction, and comparing them says nothing.
+        If no noise was added, given and true labels are equal by construction, and comparing them is pointless.
         """
         noise = self.experiment.noise
         return self.summary.detection is not None and (noise.expected_ratio > 0 or noise.per_client)
@@ -57,14 +57,14 @@ class AuditedData:
         return self.summary.classes
 
 
-Audited: TypeAlias = FinishedRun | AuditedData  # what has lists of suspects
+Audited: TypeAlias = FinishedRun | AuditedData  # anything that has lists of suspects
 
 
 @dataclass(frozen=True)
 class Group:
     """Runs of one method that differ only by seed, in the order of their seeds."""
 
-    label: str  # the method's name, and the settings that tell it from other groups of the same method
+    label: str  # the method's name, and the settings that distinguish it from other groups of the method
     runs: tuple[FinishedRun, ...]
 
 
@@ -72,12 +72,12 @@ def read_run(path: Path) -> FinishedRun:
     """Read a run folder.
 
     Raises:
-        UserError: it is no run folder, or the run is not finished.
+        UserError: the folder is not a run folder, or the run is not finished.
     """
     folder = RunDir(path)
     experiment, summary = folder.read_experiment(), folder.read_summary()
     curve = [(record.round, record.accuracy) for record in folder.read_history() if record.accuracy is not None]
-    if summary.sites:  # of a federation: the lists stay with the sites
+    if summary.sites:  # a federation: the lists stay at the sites
         samples = sum(site.samples for site in summary.sites.values())
         return FinishedRun(folder, experiment, summary, curve, _count_flagged(summary), samples)
     suspects = folder.audit.read_suspects()
@@ -86,18 +86,18 @@ def read_run(path: Path) -> FinishedRun:
 
 
 def has_bounds(run: Audited) -> bool:
-    """Return whether the version that judged the labels knew their probabilities; its summary has bounds then."""
+    """Return whether scores are probabilities: versions that compute them also write bounds to the summary."""
     return run.summary.estimated is not None and bool(run.summary.estimated.intervals)
 
 
 def expected_wrong(rows: Sequence[SuspectRow]) -> float | None:
-    """Return how many labels are wrong by the sum of their scores; None where the model is unsure of most samples."""
+    """Return the sum of the scores as the expected number of wrong labels; None if most samples are uncertain."""
     left = [row.score for row in rows if not row.flagged]
     return None if scores_are_unsure(sum(left), len(left)) else sum(row.score for row in rows)
 
 
 def _count_flagged(summary: RunSummary) -> int:
-    """Return how many labels look wrong at all sites of a federation together."""
+    """Return the number of flagged labels at all sites of a federation."""
     known = [site.flagged for site in summary.sites.values() if site.flagged is not None]
     if len(known) == len(summary.sites) or summary.estimated is None:
         return sum(known)
@@ -105,10 +105,10 @@ def _count_flagged(summary: RunSummary) -> int:
 
 
 def read_runs(paths: Sequence[Path]) -> list[FinishedRun]:
-    """Read run folders in the given order; a folder that is named twice counts once.
+    """Read run folders in the given order; a folder that is named twice is read once.
 
     Raises:
-        UserError: there is none, or one is not a finished run.
+        UserError: no folder is given, or one is not a finished run.
     """
     if not paths:
         raise UserError("A report needs at least one run folder.", "rofl report runs/digits-rofl-1")
@@ -122,8 +122,8 @@ def group_runs(runs: Iterable[FinishedRun]) -> list[Group]:
     """Group runs by their settings.
 
     Returns:
-        Groups in the order of their first runs, but those whose method has centroids come before the others. The
-        first run of the first group is the main run, whose clients and suspects a page shows.
+        Groups in the order of their first runs, groups whose method has centroids first. The first run of the
+        first group is the main run, whose clients and suspects a page shows.
     """
     by_settings: dict[tuple[tuple[str, str], ...], list[FinishedRun]] = {}
     for run in runs:
@@ -136,7 +136,7 @@ def group_runs(runs: Iterable[FinishedRun]) -> list[Group]:
 
 
 def _label(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
-    """Return the method's name, and the settings that differ from those of other runs of the same method."""
+    """Return the method's name and the settings that differ from other runs of the same method."""
     settings = _compared_settings(run)
     method = run.experiment.method_name
     peers = [_compared_settings(other) for other in others if other.experiment.method_name == method]
@@ -145,7 +145,7 @@ def _label(run: FinishedRun, others: Sequence[FinishedRun]) -> str:
 
 
 def _compared_settings(run: FinishedRun) -> dict[str, object]:
-    """Return the settings that decide what is trained, with dotted keys as `--set` takes them."""
+    """Return the settings that affect training, with dotted keys as in `--set`."""
     return {key: value for key, value in _flatten(run.experiment.model_dump()) if key not in _NOT_COMPARED}
 
 

@@ -1,15 +1,15 @@
-"""Numbers and names as text for readers; templates escape them, so nothing here is HTML."""
+"""Formatting of numbers and names as plain text; the templates escape the results."""
 
 import statistics
 from collections.abc import Callable, Sequence
 
-UNKNOWN = "\N{EN DASH}"  # in place of a value that is missing
+UNKNOWN = "\N{EN DASH}"  # stands for a missing value
 _GAP = "\N{NO-BREAK SPACE}"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def per_cent(value: float) -> str:
-    """Return a value that is in per cent already.
+    """Format a value that is already in per cent.
 
     >>> per_cent(96.25).replace(_GAP, " ")
     '96.2 %'
@@ -18,7 +18,7 @@ def per_cent(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a ratio in [0, 1] as per cent.
+    """Format a ratio in [0, 1] as per cent.
 
     >>> share(0.4).replace(_GAP, " ")
     '40.0 %'
@@ -27,7 +27,7 @@ def share(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """Return a whole number with its thousands apart.
+    """Format a whole number with thousands separators.
 
     >>> count(12345)
     '12,345'
@@ -36,19 +36,19 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Return a number of bytes in decimal units.
+    """Format a number of bytes in decimal units.
 
     >>> size(40_120_800).replace(_GAP, " ")
     '40.1 MB'
     """
     power = 0
-    while value >= 999.95 and power < len(_UNITS) - 1:  # 999.95 would be written as 1000.0
+    while value >= 999.95 and power < len(_UNITS) - 1:  # 999.95 rounds to 1000.0
         value, power = value / 1000, power + 1
     return f"{value:.{min(power, 1)}f}{_GAP}{_UNITS[power]}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the two largest units that it has.
+    """Format a duration in its two largest units.
 
     >>> [duration(value).replace(_GAP, " ") for value in (8.25, 75, 7260)]
     ['8.2 s', '1 min 15 s', '2 h 1 min']
@@ -62,7 +62,7 @@ def duration(seconds: float) -> str:
 
 
 def shortened(text: str, max_length: int) -> str:
-    """Return a name with its middle left out where it is long: names often differ in their last letters.
+    """Shorten a long name in the middle, because names often differ only in their last letters.
 
     >>> shortened("species number 17", 13)
     'specie…ber 17'
@@ -73,7 +73,7 @@ def shortened(text: str, max_length: int) -> str:
 
 
 def average(values: Sequence[float | None], form: Callable[[float], str]) -> str:
-    """Return the mean in a form of this module, or a dash where any value is missing.
+    """Return the mean, formatted by `form`; a dash if any value is missing.
 
     >>> average([1.0, 3.0], count), average([1.0, None], count) == UNKNOWN
     ('2', True)
@@ -83,7 +83,7 @@ def average(values: Sequence[float | None], form: Callable[[float], str]) -> str
 
 
 def with_spread(values: Sequence[float | None], form: Callable[[float], str]) -> str:
-    """Return the mean and, from two values on, the sample standard deviation.
+    """Return the mean and, for two or more values, the sample standard deviation.
 
     >>> with_spread([1.0, 3.0], per_cent).replace(_GAP, " ")
     '2.0 ± 1.4 %'

@@ -1,4 +1,4 @@
-"""Pictures to look at closely: links to the files beside the page, or larger copies inside it."""
+"""Large pictures for close inspection: links to the image files, or embedded copies."""
 
 import base64
 import io
@@ -15,44 +15,44 @@ from rofl.errors import UserError
 if TYPE_CHECKING:
     from PIL import Image
 
-ImageMode = Literal["thumbnails", "link", "embed"]  # what a page has of images besides small copies
+ImageMode = Literal["thumbnails", "link", "embed"]  # how a page shows large pictures; it always has small copies
 
 _BUDGET = 150_000_000  # characters for all pictures of a page
-_EDGES = (1600, 1024, 768, 512, 384, 256)  # pixels of the longer side: the first that fits the budget
-_SAMPLED = 20  # pictures from which the size of all is estimated
-_SHOWN = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".avif")  # what browsers show
+_EDGES = (1600, 1024, 768, 512, 384, 256)  # pixels of the longer side; the first that fits the budget is used
+_SAMPLED = 20  # number of pictures from which the total size is estimated
+_SHOWN = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".avif")  # formats that browsers can show
 
 
 @dataclass(frozen=True)
 class LargePictures:
-    """A large picture per sample, in the samples' order: a link or a copy."""
+    """One large picture per sample, in the samples' order, as a link or a copy."""
 
-    links: list[str] | None = None  # relative to the page; empty where browsers do not show the file
-    copies: list[str] | None = None  # as data URLs; empty where the file cannot be read
+    links: list[str] | None = None  # relative to the page; "" if browsers cannot show the file
+    copies: list[str] | None = None  # as data URLs; "" if the file cannot be read
 
 
 def large_pictures(mode: ImageMode, originals: Originals, rows: Sequence[int], folder: Path) -> LargePictures:
     """Return the large pictures of samples.
 
     Args:
-        mode: none, links to the files, or copies.
-        originals: where the images are.
-        rows: which samples.
-        folder: of the page, which links are relative to.
+        mode: no large pictures, links to the files, or copies.
+        originals: the original images.
+        rows: the rows of the samples.
+        folder: the folder of the page; links are relative to it.
 
     Raises:
-        UserError: the images are no files, so that nothing can be linked to.
+        UserError: the images are not files, so they cannot be linked.
     """
     if mode == "link":
         files = [originals.file(row) for row in rows]
         if not any(files):
-            raise UserError("The images of this run are no files, so that a page cannot link to them.", "--embed")
+            raise UserError("The images of this run are not files, so a page cannot link to them.", "--embed")
         return LargePictures(links=["" if file is None else _link(file, folder) for file in files])
     return LargePictures(copies=_copies(originals, rows)) if mode == "embed" else LargePictures()
 
 
 def _link(file: Path, folder: Path) -> str:
-    """Return the address of a file relative to a folder; absolute where there is no way, as between two drives."""
+    """Return the URL of a file relative to a folder; absolute if there is no relative path, as between two drives."""
     if file.suffix.casefold() not in _SHOWN:
         return ""
     try:
@@ -66,7 +66,7 @@ def _copies(originals: Originals, rows: Sequence[int]) -> list[str]:
     for edge in _EDGES:
         mean_length = sum(map(len, _encode(originals, sampled, edge))) / max(len(sampled), 1)
         if mean_length * len(rows) <= _BUDGET:
-            break  # else the last one, the smallest, is taken
+            break  # if none fits, the last and smallest is used
     return list(_encode(originals, rows, edge))
 
 
@@ -74,12 +74,12 @@ def _encode(originals: Originals, rows: Sequence[int], edge: int) -> Iterator[st
     for row in rows:
         try:
             yield _data_url(originals.picture(row), edge)
-        except Exception:  # whatever PIL's decoders raise: the card still has its small copy
+        except Exception:  # PIL's decoders may raise anything; the card still has its small copy
             yield ""
 
 
 def _data_url(image: "Image.Image", edge: int) -> str:
-    """Return an image as a data URL: as it is where it is small, else compressed and at most `edge` pixels long."""
+    """Return an image as a data URL: unchanged if it is small, else compressed to at most `edge` pixels."""
     small = max(image.size) <= 64
     image.thumbnail((edge, edge))
     file = io.BytesIO()

@@ -1,7 +1,7 @@
-"""The page of runs: run folders in, one HTML file out.
+"""The HTML page of finished runs: run folders in, one HTML file out.
 
-The sections and their order are in `_render_page`; each has a module in `rofl.report.sections`. What a section may
-show of samples comes from `visible_audit`.
+`_render_page` lists the sections in order; each has a module in `rofl.report.sections`. Sections get the samples that
+they may show from `visible_audit`.
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ def write_report(
 ) -> Path:
     """Write finished runs as one self-contained HTML page; `rofl report` calls this.
 
-    Clients, suspects and pictures are those of the main run: the first whose method has centroids, else the first.
+    The page shows clients, suspects and pictures of the main run: the first whose method has centroids, else the first.
 
     Args:
-        folders: run folders; runs that differ only by seed are put together. Or one folder of an audit of new data.
+        folders: run folders, where runs that differ only by seed are grouped; or one folder of an audit of new data.
         out: the file; by default report.html, report-<site>.html or report-server.html in the first folder.
         data_dir: the folder of published data sets, for the pictures; by default $ROFL_DATA.
         audience: who reads it: `Audience(site="name")` sees samples of that client only, `Audience(server=True)` none.
-        images: what the page has of images besides small copies: "link" for the image files where they lie, "embed"
-            for larger copies.
+        images: "link" links to the image files, "embed" embeds larger copies, "thumbnails" does neither. Small copies
+            are always embedded.
 
     Returns:
         The path of the file.
@@ -67,10 +67,10 @@ def _render_page(groups: Sequence[Group], data_dir: Path | None, audience: Audie
     """Return the HTML of the page.
 
     Args:
-        groups: the runs; the first one of the first group is the main run.
+        groups: the runs; the first run of the first group is the main run.
         data_dir: the folder of published data sets.
         audience: who reads the page.
-        images: how it shows them.
+        images: how the page shows images.
     """
     runs = [run for group in groups for run in group.runs]
     main = groups[0].runs[0]
@@ -101,9 +101,12 @@ def _render_page(groups: Sequence[Group], data_dir: Path | None, audience: Audie
 
 
 def _model_quality(groups: Sequence[Group]) -> list[Section]:
-    """Return how well each class is recognised and how sure the model may be; nothing for runs of old versions.
+    """Return the section of per-class metrics and, if the true labels are known, that of calibration.
 
-    Each method is there by its first run; the first has the table, and the recall of the others stands beside it.
+    There are none for runs of old versions.
+
+    The first run of each method represents it. The table is about the first method, with a column for the recall of
+    each of the others.
     """
     found = {group.label: group.runs[0].folder.model.read_evaluation() for group in groups}
     known = {label: each for label, each in found.items() if each is not None}

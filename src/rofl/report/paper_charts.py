@@ -8,7 +8,7 @@ from rofl.reproduce.client_divergence import read_tsne_points
 from rofl.reproduce.results import CellResult, TableResult
 from rofl.training.run_dir import RunDir
 
-_MAX_BAR_COLUMNS = 2  # columns up to which bars say more than lines
+_MAX_BAR_COLUMNS = 2  # up to this many columns, bars are clearer than lines
 _CENTROID = -1  # the client number of a global centroid in a picture
 _CLIENT_SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up")
 
@@ -26,8 +26,8 @@ def paper_charts(result: TableResult) -> list[PaperChart]:
     """Return the charts of a reproduced table.
 
     Returns:
-        For Figure 4 a t-SNE picture per row; for all other tables one chart of all rows, with our numbers in full
-        colour and the paper's pale; nothing where no cell has a value.
+        For Figure 4, one t-SNE picture per row. For all other tables, one chart of all rows, with our numbers in full
+        colour and the paper's in pale colour; no chart if no cell has a value.
     """
     if any(cell.cell.is_divergence for cell in result.cells):
         return _pictures(result)
@@ -47,12 +47,12 @@ def paper_charts(result: TableResult) -> list[PaperChart]:
 
 
 def _row_traces(row: str, cells: Sequence[CellResult | None], number: int) -> list[PlotlyJson]:
-    """Return a row's numbers and the paper's in one colour: as lines, or as bars where there are few columns.
+    """Return a row's numbers and the paper's in one colour, as lines, or as bars if there are few columns.
 
     Args:
         row: the row's name.
-        cells: its results, column by column; None where the table has no such cell.
-        number: of the row, which gives the colour.
+        cells: its results, column by column; None if the table has no such cell.
+        number: index of the row, which selects the colour.
     """
     present = [cell for cell in cells if cell is not None]
     bars = len(cells) <= _MAX_BAR_COLUMNS
@@ -77,9 +77,9 @@ def _row_traces(row: str, cells: Sequence[CellResult | None], number: int) -> li
 
 
 def _pictures(result: TableResult) -> list[PaperChart]:
-    """Return a picture per row: features of clients after one local update each.
+    """Return one picture per row: features of clients after one local update each.
 
-    A row's picture is that of its first finished seed; a row of which nothing is finished has none.
+    A row shows its first finished seed; a row without a finished seed has no picture.
     """
     charts = []
     for row in result.rows:
@@ -91,10 +91,10 @@ def _pictures(result: TableResult) -> list[PaperChart]:
 
 
 def _scatter(points: Sequence[dict[str, float]]) -> list[PlotlyJson]:
-    """Return a trace per client: colour is the class, shape the client, stars are the global centroids.
+    """Return one trace per client. Colour shows the class, shape the client; stars are the global centroids.
 
     Args:
-        points: as `read_picture` gives them: x, y, client (-1 for a global centroid) and class.
+        points: the output of `read_tsne_points`: x, y, client (-1 for a global centroid) and class.
     """
     traces: list[PlotlyJson] = []
     for client in sorted({int(point["client"]) for point in points}):

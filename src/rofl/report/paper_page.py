@@ -1,4 +1,4 @@
-"""Tables and figures of the paper as one page: our numbers beside the paper's, with charts."""
+"""The paper's tables and figures as one HTML page: our numbers beside the paper's, with charts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class ChartPlace:
-    """The element that a chart is drawn into."""
+    """The HTML element that contains a chart."""
 
     element_id: str
     heading: str
@@ -49,7 +49,7 @@ def write_paper_page(results: Sequence[TableResult], out: Path) -> Path:
 
 
 def _table_section(result: TableResult, number: int) -> Section:
-    """Return a table and its charts; `number` keeps the ids of the charts apart."""
+    """Return a table and its charts; `number` makes the element ids of the charts unique."""
     table = result.table
     charts = paper_charts(result)
     places = [ChartPlace(f"chart-{number}-{index}", chart.heading) for index, chart in enumerate(charts)]

@@ -1,4 +1,4 @@
-"""The ranking of a benchmark as an SVG picture, for a page and for a README."""
+"""The ranking of a benchmark as an SVG picture, for the HTML page and for a README."""
 
 from pathlib import Path
 
@@ -33,12 +33,12 @@ _STYLE = f"""
 
 
 def ranking_svg(ranking: Ranking, title: str) -> str:
-    """Return the picture: a line per method, a small dot for its rank in each setting, a large one for the mean.
+    """Return the SVG: one row per method, with a small dot per setting's rank and a large dot for the mean.
 
-    Methods within the critical difference of the best are coloured, and a dashed line shows where it ends.
+    Methods within the critical difference of the best are coloured; a dashed line marks the critical difference.
 
     Args:
-        ranking: With at least one method.
+        ranking: The ranking; it must have at least one method.
         title: The heading.
     """
     last = max(len(ranking.methods), 2)
@@ -52,7 +52,7 @@ def ranking_svg(ranking: Ranking, title: str) -> str:
         "ranking_picture.html.j2",
         title=title,
         subtitle=f"Mean rank over {len(ranking.settings)} settings, 1 is the best{test}.",
-        style=Markup(_STYLE),  # ours, with nothing of the user's in it
+        style=Markup(_STYLE),  # a constant, so it needs no escaping
         width=_WIDTH,
         left=_LEFT,
         top=_TOP,
@@ -67,19 +67,19 @@ def ranking_svg(ranking: Ranking, title: str) -> str:
 
 
 def write_ranking_picture(ranking: Ranking, title: str, out: Path) -> Path:
-    """Write the picture to a file, and return its path.
+    """Write the picture to a file and return its path.
 
     Args:
-        ranking: With at least one method.
+        ranking: The ranking; it must have at least one method.
         title: The heading.
-        out: The file.
+        out: The file to write.
     """
     atomic_write(out, ranking_svg(ranking, title))
     return out
 
 
 def _method_line(method: RankedMethod, is_best: bool, y: int, last: int) -> dict[str, object]:
-    """Return the name, the dots and the mean rank of a method, and where they are."""
+    """Return the name, the mean rank and the dots of a method, with their positions."""
     return {
         "name": shortened(method.name, _MOST_LETTERS),
         "y": y,
@@ -95,6 +95,6 @@ def _x(rank: float, last: int) -> float:
 
 
 def _ticks(last: int) -> list[int]:
-    """Return the ranks that the axis names."""
+    """Return the ranks that are labelled on the axis."""
     step = 1 if last <= 10 else 2
     return list(range(1, last + 1, step))

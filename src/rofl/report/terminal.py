@@ -1,4 +1,4 @@
-"""Pictures made of characters, for `rofl demo`: a chart of accuracy curves, and a thumbnail of an image."""
+"""Character graphics for `rofl demo`: a chart of accuracy curves, and a thumbnail of an image."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,15 +30,15 @@ _BRIGHTNESS = (  # of the upper and the lower half of each glyph
 def chart(curves: Mapping[str, Curve], width: int, height: int) -> str:
     """Draw accuracy per round as text.
 
-    Each curve is a line of braille dots with markers of a shape of its own, so that it can be read without colour.
+    Each curve is a line of braille dots with its own marker shape, so curves can be distinguished without colour.
 
     Args:
-        curves: by name, each with its rounds in order; a curve may be empty.
-        width: columns of the whole picture; less than 24 count as 24.
+        curves: the curves by name, each with its rounds in order; a curve may be empty.
+        width: columns of the whole picture, at least 24; a smaller value is raised to 24.
         height: lines of the whole picture, axis and legend included; the plot itself takes at least 3.
 
     Returns:
-        The lines, joined; a sentence where no curve has a point.
+        The picture as text; a sentence if no curve has a point.
     """
     points = [point for curve in curves.values() for point in curve]
     if not points:
@@ -69,14 +69,14 @@ def thumbnail(pixels: Tensor) -> str:
     lines = max(1, round(_COLUMNS / 2 * grey.shape[1] / grey.shape[2]))
     small = adaptive_avg_pool2d(grey, (2 * lines, _COLUMNS))[0]  # (2 * lines, 16)
     darkest, contrast = small.min(), small.max() - small.min()
-    small = (small - darkest) / contrast.clamp(min=1)  # the full range, whatever the exposure
+    small = (small - darkest) / contrast.clamp(min=1)  # use the full range, whatever the exposure
     halves = small.reshape(lines, 2, _COLUMNS).transpose(1, 2)  # (lines, 16, 2) upper and lower half
     nearest = (halves.unsqueeze(2) - torch.tensor(_BRIGHTNESS)).square().sum(dim=3).argmin(dim=2)  # (lines, 16)
     return "\n".join("".join(_GLYPHS[glyph] for glyph in line) for line in nearest.tolist())
 
 
 def _y_scale(accuracies: Sequence[float], rows: int) -> tuple[int, int, int]:
-    """Return round bounds of the values, and the smallest step of ticks that leaves room between their labels."""
+    """Return round bounds of the values, and the smallest tick step that leaves room between labels."""
     for step in _STEPS:
         low, high = step * math.floor(min(accuracies) / step), step * math.ceil(max(accuracies) / step)
         if low == high:  # equal values: draw them in the middle, but keep 0 and 100 as bounds
@@ -103,7 +103,7 @@ def _x_axis(canvas: Canvas) -> list[str]:
 
 
 def _legend(curves: Mapping[str, Curve], width: int) -> list[str]:
-    """Return marker, name and last accuracy of each curve, in as few lines as they fit in."""
+    """Return marker, name and last accuracy of each curve, in as few lines as possible."""
     lines: list[str] = []
     for number, (name, curve) in enumerate(curves.items()):
         end = f" {curve[-1][1]:.1f} %" if curve else ""

@@ -1,7 +1,7 @@
-"""Pictures that are small enough for thousands of them on one page.
+"""Small pictures, so that one page can hold thousands of them.
 
-Images of up to 32 pixels are kept as they are (PNG). Larger ones are scaled down and compressed, the more the more
-there are, so that a page stays below about 25 MB and opens in a browser without delay.
+Images of up to 32 pixels keep every pixel (PNG). Larger images are scaled down and compressed. The more images there
+are, the smaller they become, so that a page stays below about 25 MB and opens without delay.
 """
 
 import base64
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 _BUDGET = 18_000_000  # characters for all pictures of a page; plotly and the text take another 6 million
-_KEPT_WHOLE = 32  # pixels of the longer side up to which a picture keeps every pixel
-_EDGES = (96, 64, 48, 32)  # to which larger pictures are scaled down: the first that fits the budget
-_SAMPLED = 50  # pictures from which the size of all is estimated
+_KEPT_WHOLE = 32  # pictures whose longer side has up to this many pixels keep every pixel
+_EDGES = (96, 64, 48, 32)  # larger pictures are scaled down to the first of these that fits the budget
+_SAMPLED = 50  # number of pictures from which the total size is estimated
 _CHUNK = 500  # pictures in memory at once
 _OPTIONS: dict[str, dict[str, int]] = {
     "PNG": {},
-    "WEBP": {"quality": 80, "method": 2},  # the default, 4, takes nearly twice the time for a few per cent less
+    "WEBP": {"quality": 80, "method": 2},  # the default, 4, takes nearly twice the time and saves a few per cent
     "JPEG": {"quality": 75, "optimize": True},
 }
 
@@ -42,14 +42,13 @@ class _Encoding(NamedTuple):
 
 
 def thumbnails(images: ImageStore, rows: Sequence[int]) -> Thumbnails:
-    """Encode images as large as the page can hold.
+    """Encode images in the largest size that fits the page's budget.
 
-    The size of all is estimated from up to 50 of them, for one encoding after the other, best first. An image is
-    never enlarged.
+    The encodings are tried best first. The total size is estimated from up to 50 images. Images are never enlarged.
 
     Args:
         images: (N, C, H, W) uint8, in memory or on disk.
-        rows: which of them, in the order of the result.
+        rows: the rows of the images to encode, in the order of the result.
     """
     longest = max(images.shape[2:])
     encodings = [_Encoding(_photo_format(), min(edge, longest)) for edge in _EDGES]
@@ -59,12 +58,12 @@ def thumbnails(images: ImageStore, rows: Sequence[int]) -> Thumbnails:
     for encoding in encodings:
         mean_length = sum(map(len, _encode(images, sampled, encoding))) / max(len(sampled), 1)
         if mean_length * len(rows) <= _BUDGET:
-            break  # else the last one, the smallest, is taken
+            break  # if none fits, the last and smallest is used
     return Thumbnails(f"image/{encoding.format.lower()}", encoding.edge, list(_encode(images, rows, encoding)))
 
 
 def _photo_format() -> str:
-    """Return a format for photographs: WebP, which is half as large, or JPEG where PIL was built without it."""
+    """Return the format for photographs: WebP, which is half as large, or JPEG if PIL lacks WebP."""
     from PIL import features
 
     return "WEBP" if features.check("webp") else "JPEG"
@@ -80,7 +79,7 @@ def _encode(images: ImageStore, rows: Sequence[int], encoding: _Encoding) -> Ite
 
 
 def _load(images: ImageStore, rows: Sequence[int]) -> Iterator["Image.Image"]:
-    """Yield the images of these rows for PIL, loaded in chunks so that memory does not grow with their number."""
+    """Yield the images of these rows as PIL images, loaded in chunks to bound memory."""
     from PIL import Image  # only the page needs it
 
     for start in range(0, len(rows), _CHUNK):

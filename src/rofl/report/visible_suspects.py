@@ -1,4 +1,4 @@
-"""The suspects that a page's reader may see, with their images, and what the page says about itself."""
+"""The suspects that a page's audience may see, with their images, and the texts that say whom a page is for."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,13 @@ class PageImages:
 def collect_suspects(
     run: Audited, audit: VisibleAudit, audience: Audience, images: PageImages, data_dir: Path | None = None
 ) -> GalleryData:
-    """Return the suspects that the reader may see, with their images where these can be loaded.
+    """Return the suspects that the audience may see, with their images if these can be loaded.
 
     Args:
         run: a finished run, or an audit of new data.
-        audit: what the reader may see of it.
+        audit: the part that the audience may see.
         audience: who reads the page.
-        images: how the page shows them.
+        images: how the page shows images.
         data_dir: the folder of published data sets.
     """
     suspects = audit.suspects
@@ -55,7 +55,7 @@ def collect_suspects(
 
 
 def score_quality(data: GalleryData, audit: VisibleAudit) -> Section:
-    """Return how often labels of each score are really wrong; empty where nobody knows."""
+    """Return the chart of the share of wrong labels by score; empty if the true labels are unknown."""
     if data.federated is None or not data.truth_known or not audit.rows:
         return Section()
     wrong = data.federated.wrong[[row.row for row in audit.rows]]
@@ -63,7 +63,7 @@ def score_quality(data: GalleryData, audit: VisibleAudit) -> Section:
 
 
 def eyebrow(audience: Audience) -> str:
-    """Return the line above the title, which says whose page it is."""
+    """Return the line above the title, which names the audience."""
     if audience.server:
         return "rofl report for the server"
     return "rofl report" if audience.site is None else f"rofl report for {audience.site}"
@@ -73,9 +73,9 @@ def contents(audience: Audience, audit: VisibleAudit, suspects: GalleryData) -> 
     """Return the sentence at the end of the page that says what it reveals about samples.
 
     Args:
-        audience: who reads it.
-        audit: what they may see.
-        suspects: with pictures or without.
+        audience: who reads the page.
+        audit: the part of the audit that they may see.
+        suspects: the suspects, with or without pictures.
     """
     if audience.server:
         return "This page holds no picture and no sample's name or features, only counts for each client."
@@ -87,7 +87,7 @@ def contents(audience: Audience, audit: VisibleAudit, suspects: GalleryData) -> 
 
 
 def _load_images(run: Audited, data_dir: Path | None) -> tuple[FederatedDataset | None, str]:
-    """Load the data; where that fails, return None and why: a page without pictures is still of use."""
+    """Load the data; on failure return None and the reason, since a page without pictures is still useful."""
     try:
         if isinstance(run, AuditedData):
             return load_audited(run.summary.data, run.classes, run.folder.model.read_encoder()), ""

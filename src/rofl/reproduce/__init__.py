@@ -6,15 +6,13 @@ May import: core, data, models, methods, audit, config, simulation, training.
 from rofl.reproduce.benchmark_plan import BenchmarkPlan, make_benchmark_plan
 from rofl.reproduce.benchmark_tables import BENCHMARKS, benchmark_rows
 from rofl.reproduce.cell_runner import CellProgress
-from rofl.reproduce.cost import PlanCost, plan_cost
 from rofl.reproduce.leaderboard import Leaderboard, MethodCost
 from rofl.reproduce.markdown import write_markdown
 from rofl.reproduce.paper_table import PaperTable, Scale, TableCell
 from rofl.reproduce.plan import PAPER_TABLES, Plan, find_tables, make_plan
 from rofl.reproduce.ranking import RankedMethod, Ranking
 from rofl.reproduce.results import CellResult, TableResult
-from rofl.reproduce.run_benchmark import benchmark
-from rofl.reproduce.run_tables import reproduce
+from rofl.reproduce.run_plans import PlanCost, benchmark, plan_cost, reproduce
 from rofl.reproduce.scales import cell_experiment
 
 __all__ = [

@@ -70,9 +70,9 @@ def benchmark_table(name: str, data: str, rows: Iterable[str], settings: Mapping
     """Return a benchmark as a table.
 
     Args:
-        name: Of the benchmark.
+        name: The name of the benchmark.
         data: The data set.
-        rows: Of `benchmark_rows`, or methods such as "package.module:Class".
+        rows: Rows of `benchmark_rows`, or methods such as "package.module:Class".
         settings: The columns.
     """
     cells = []

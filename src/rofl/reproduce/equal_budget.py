@@ -44,7 +44,7 @@ def with_equal_steps(experiment: Experiment) -> Experiment:
 def gradient_passes(experiment: Experiment) -> int:
     """Return the number of forward and backward passes per sample in a local epoch, at least 1.
 
-    The larger of the first and the last round's counts, rounded up, on a client with random images.
+    It is the larger of the counts in the first and the last round, rounded up, on a client with random images.
     """
     return _passes(_Counted(experiment))
 

@@ -141,8 +141,8 @@ def _method_cost(name: str, found: Sequence[tuple[Experiment, RunDir]], seconds:
     Args:
         name: Its row.
         found: Its finished runs.
-        seconds: Of a round.
-        allowed: Seconds that every method has.
+        seconds: The time of a round.
+        allowed: The training time that every method has, in seconds.
     """
     experiment = found[0][0]
     with_ratios = [experiment.model_copy(update={"noise": NoiseSpec(ratio=ratio)}) for ratio in (0.1, 0.2)]

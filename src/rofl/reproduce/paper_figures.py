@@ -40,12 +40,12 @@ FIGURES = (
             for ratio, number in zip((0.0, 0.2, 0.4, 0.6), federated if short == "F. L." else [None] * 4, strict=True)
         ),
         across="symmetric noise",
-        note="The federated numbers of the paper are those of its Table 1; the centralized ones are in a picture only.",
+        note="The federated numbers of the paper are those of its Table 1; the centralized ones are only plotted.",
     ),
     PaperTable(
         "fig-tsne",
         "Figure 4",
-        "how far clients' features and weights lie apart, with and without global centroids, at symmetric 0.4",
+        "divergence of clients' features and weights, with and without global centroids, at symmetric 0.4",
         "cifar10",
         tuple(
             TableCell(label, measure, changes={**USUAL, "method.global_centroids": used}, measure=measure)
@@ -53,7 +53,7 @@ FIGURES = (
             for measure in ("features apart", "weights apart", "accuracy")
         ),
         corner="",
-        note="The paper shows a t-SNE picture; the page draws it, and the two measures say the same in numbers.",
+        note="The paper shows a t-SNE plot; the page draws it, and the two measures quantify it.",
     ),
     PaperTable(
         "fig-hyperparameters",
@@ -69,6 +69,6 @@ FIGURES = (
         ),
         corner="hyper-parameter",
         across="value",
-        note="The paper prints no values for this figure: those tried are ours. T_pl is a multiple of the usual one.",
+        note="The paper prints no values for this figure; these are ours. T_pl is a multiple of the usual one.",
     ),
 )

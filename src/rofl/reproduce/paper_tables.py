@@ -74,7 +74,7 @@ TABLES = (
     PaperTable(
         "table-class-noise",
         "Table 3, right",
-        "one random class of each client is entirely wrong, the others at the ratio",
+        "all labels of one random class of each client are wrong, the other classes have the noise ratio",
         "cifar10",
         tuple(
             TableCell(
@@ -90,7 +90,7 @@ TABLES = (
     PaperTable(
         "table-ablation",
         "Table 4",
-        "what the mask of confident samples and the pseudo-labels do, at symmetric 0.4",
+        "the effect of the mask of confident samples and of the pseudo-labels, at symmetric 0.4",
         "cifar10",
         tuple(
             TableCell(
@@ -146,7 +146,7 @@ TABLES = (
     PaperTable(
         "intensity",
         'Supplement, "Image variances in different domains"',
-        "each client's images in a light of their own, 0.5 to 1.5 times, at symmetric 0.4",
+        "each client's images have their own brightness, 0.5 to 1.5 times the original, at symmetric 0.4",
         "cifar10",
         (
             TableCell("Ours", "as they are", changes=USUAL, paper=88.7),
@@ -163,12 +163,12 @@ TABLES = (
             for (short, setting), number in zip(SETTINGS.items(), (93.6, 93.5), strict=True)
         ),
         across="setting",
-        note="The paper names no noise for this set; its labels are taken as they are.",
+        note="The paper names no noise for this data set; its labels are used as given.",
     ),
     PaperTable(
         "table-participants",
         "Supplement, Table 2",
-        "clients a round, at symmetric 0.4",
+        "clients per round, at symmetric 0.4",
         "cifar10",
         tuple(
             TableCell("Ours", f"{cohort}", changes={**USUAL, "cohort": cohort}, paper=number)

@@ -128,7 +128,7 @@ def _keep(ray: Any, reference: Any, asked: Experiment, run_dir: RunDir) -> str:
 
     Args:
         ray: The module.
-        reference: Of the finished task.
+        reference: The reference of the finished task.
         asked: The experiment.
         run_dir: Where its files go.
     """

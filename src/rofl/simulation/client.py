@@ -42,7 +42,7 @@ def run_client(
     Args:
         method: the federated method.
         net: a network of the right architecture; its weights are overwritten.
-        server_state: what the server broadcast.
+        server_state: the state that the server broadcast.
         client_state: the client's state after its last round.
         data: the client's samples, on the network's device.
         ctx: the round and the client.

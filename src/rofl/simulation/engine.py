@@ -33,7 +33,7 @@ class Simulation:
 
     pool: WorkerPool
     method: Method
-    sizes: Sequence[int] | Tensor  # samples of each client
+    sizes: Sequence[int] | Tensor  # number of samples of each client
     cohort: int  # clients a round
     seed: int
     states: ClientStateStore = field(default_factory=ClientStateStore)

@@ -28,7 +28,7 @@ ClientReply = tuple[Update, str | None]  # an update, and the reason why it cann
 
 
 @dataclass(frozen=True)
-class Traffic:
+class RoundTraffic:
     """Bytes that a round sends over a network: down to all clients of the cohort, up from those that replied."""
 
     down_model: int
@@ -46,7 +46,7 @@ class RoundResult:
     cohort: list[int]
     dropped: dict[int, str]  # client -> why it was left out
     metrics: dict[str, float]  # means over the samples that were trained on
-    traffic: Traffic
+    traffic: RoundTraffic
     seconds: float
     problem: str = ""  # why the sum over the clients cannot be used; the state is then unchanged
     suspects: list[int] = field(
@@ -111,10 +111,10 @@ def aggregate_round(
                     dropped[client] = problem
                 else:
                     updates[client] = update
-            refused = screen(method, server_state, updates, cohort)
+            refused = check_updates(method, server_state, updates, cohort)
             used = {client: update for client, update in updates.items() if client not in refused}
             dropped = {client: (dropped | refused)[client] for client in cohort if client in (dropped | refused)}
-            total, suspects = method.combine(list(used.values()), server_state), find_suspects(used)
+            total, suspects = method.combine(list(used.values()), server_state), outlying_clients(used)
         else:
             for client, (update, problem) in zip(cohort, replies, strict=True):
                 if problem:
@@ -124,7 +124,7 @@ def aggregate_round(
     return apply_total(method, server_state, ctx, CohortTotal(list(cohort), total, dropped, suspects=suspects), started)
 
 
-def screen(
+def check_updates(
     method: Method, server_state: ServerState, updates: Mapping[int, Update], declared: Mapping[int, float]
 ) -> dict[int, str]:
     """Check updates one by one; return the problem of each refused one, by client.
@@ -135,19 +135,19 @@ def screen(
         updates: by client.
         declared: the number of samples that each client declares.
     """
-    counted = [decoded(update.aux[NORMS]) for update in updates.values() if NORMS in update.aux]
+    counted = [_as_floats(update.aux[NORMS]) for update in updates.values() if NORMS in update.aux]
     norms = sum((counts for counts in counted if counts_once(counts, 1)), torch.zeros(())) if counted else None
     claims = {client: Claims(float(declared[client]), 1, norms) for client in updates}
     found = {client: method.check_sums(updates[client], server_state, claims[client]) for client in updates}
     return {client: problem for client, problem in found.items() if problem is not None}
 
 
-def decoded(counts: torch.Tensor) -> torch.Tensor:
+def _as_floats(counts: torch.Tensor) -> torch.Tensor:
     """Return counts as floats; decodes those in fixed point."""
     return counts if counts.is_floating_point() else decode({NORMS: counts})[NORMS]
 
 
-def find_suspects(updates: Mapping[int, Update]) -> list[int]:
+def outlying_clients(updates: Mapping[int, Update]) -> list[int]:
     """Return the clients whose updates lie far from the others', in their weights or in `aux`."""
     clients = list(updates)
     models = [{name: value / each.weight for name, value in each.model.items()} for each in updates.values()]
@@ -193,7 +193,7 @@ def apply_total(
     samples = total.metrics.get("samples", 0.0)
     means = {name: value / samples for name, value in total.metrics.items() if samples and name != "samples"}
     replied = len(cohort) - len(dropped)
-    traffic = Traffic(
+    traffic = RoundTraffic(
         down_model=wire_bytes(method, server_state.model) * len(cohort),
         down_aux=wire_bytes(method, server_state.aux) * len(cohort),
         up_model=wire_bytes(method, zero.model) * replied,

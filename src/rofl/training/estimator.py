@@ -56,26 +56,31 @@ def _value_errors(method: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier trained by federated learning that is robust to wrong labels.
 
-    It takes tables of numbers (n, F), which are standardised and may have NaN, data frames of numbers and categories or
-    with one column `text`, and images (n, H, W), (n, H, W, C) or (n, C, H, W) uint8. All samples are
-    trained with, but for a tenth from 100 samples on, which chooses the best round.
+    It takes three kinds of samples:
+
+    - tables of numbers (n, F), which are standardised and may have NaN;
+    - data frames of numbers and categories, or with one column `text`;
+    - images (n, H, W), (n, H, W, C) or (n, C, H, W) uint8.
+
+    If there are at least 100 samples, a tenth of each client's samples is held out to choose the best round; otherwise
+    all samples are trained on.
 
     Args:
         method: a name of `rofl.methods.METHODS`, or `package.module:Class`.
         rounds: rounds of training; None to choose from the data.
-        clients: over how many clients the samples are shared out if `fit` is not told whose they are; over fewer
-            if there would be fewer than four samples for each.
-        settings: any other settings by their dotted keys, such as {"method.epochs": 2}; docs/settings.md has all.
+        clients: the number of clients among which the samples are distributed if `fit` gets no `clients`; reduced if
+            a client would have fewer than four samples.
+        settings: any other settings by their dotted keys, such as {"method.epochs": 2}; see docs/settings.md.
         workers: client processes; 0 to train in this process.
         random_state: the seed.
-        model: a network of your own: a factory `(shape, classes, width) -> torch.nn.Module`, or a name such as
-            "timm:resnet18" or "hf:FOLDER"; None for one that suits the data.
+        model: your own network: a factory `(shape, classes, width) -> torch.nn.Module`, or a name such as
+            "timm:resnet18" or "hf:FOLDER"; None to choose one that suits the data.
 
     Attributes:
         classes_: (K,) the labels that occur.
-        label_issues_: `LabelIssues`, which labels look wrong.
+        label_issues_: the `LabelIssues` of the training labels.
         model_: the `rofl.TrainedModel`.
-        run_: the `rofl.Run`; its folder lives as long as the estimator, or is the one that `fit` was given.
+        run_: the `rofl.Run`; its folder is `out` of `fit`, or a temporary one that is deleted with the estimator.
         n_features_in_: the number of columns of a table.
     """
 

@@ -117,7 +117,7 @@ def is_chance(agreement: float, majority: float, samples: int) -> bool:
     Args:
         agreement: the share of samples that are predicted as labelled.
         majority: the share of the most frequent label.
-        samples: how many samples there are.
+        samples: the number of samples.
     """
     return agreement <= majority + _DEVIATIONS * sqrt(majority * (1 - majority) / max(samples, 1))
 

@@ -1,9 +1,15 @@
 """Evaluations of a model between rounds, as counts that need no true labels."""
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
+
+from rofl.core.held_out_fit import HeldOutSums
+
+_STEPS = 2**12  # to which a rate of wrong labels is rounded
+_MIN_SAMPLES = 100  # with fewer, the rate of their wrong labels is too uncertain for training to depend on it
 
 
 class HeldOut(BaseModel):
@@ -15,6 +21,8 @@ class HeldOut(BaseModel):
             samples if the held-out labels are the true ones.
         agreed: how many predictions equal the given label; None if the labels are the true ones, which must not
             influence any choice.
+        noise_rate: the share of wrong labels that was fitted to these samples; None if it was not fitted.
+        noise_deviation: the standard deviation of that share.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -22,6 +30,8 @@ class HeldOut(BaseModel):
     predicted: list[int]
     labelled: list[int]
     agreed: int | None = None
+    noise_rate: float | None = None
+    noise_deviation: float = 0.0
 
     @property
     def samples(self) -> int:
@@ -37,6 +47,28 @@ class HeldOut(BaseModel):
     def majority(self) -> float:
         """The share of the most frequent label: the agreement of a model that always predicts it."""
         return max(self.labelled) / max(sum(self.labelled), 1)
+
+
+class HeldOutNoise:
+    """The share of wrong labels that the evaluations of a run show, averaged over rounds."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[float, float]] = {}  # round -> share and its standard deviation
+
+    def observe(self, held_out: HeldOut, index: int) -> None:
+        """Add the evaluation of round `index`; the newest has the weight of all before it."""
+        if held_out.noise_rate is None:
+            return
+        newest = held_out.noise_rate, held_out.noise_deviation
+        before = next(reversed(self._found.values()), newest)
+        self._found[index] = fmean([before[0], newest[0]]), fmean([before[1], newest[1]])
+
+    def before(self, index: int) -> tuple[float, float] | None:
+        """Return the share for round `index` and its standard deviation; None if nothing is known.
+
+        It follows from the evaluations until the last round but one, since that of the last round may overlap this one.
+        """
+        return next((found for at, found in reversed(self._found.items()) if at <= index - 2), None)
 
 
 @dataclass(frozen=True)
@@ -73,6 +105,22 @@ def count_agreement(logits: Tensor, labels: Tensor) -> HeldOut:
         labelled=labels.bincount(minlength=classes).tolist(),
         agreed=int((predicted == labels).sum()),
     )
+
+
+def add_noise_rate(counts: HeldOut, sums: HeldOutSums) -> HeldOut:
+    """Return counts with the share of wrong labels, fitted to sums over the same samples if these suffice.
+
+    It is rounded, so that sums in another order, as sites add them up, give the same bits.
+
+    Args:
+        counts: of the held-out samples.
+        sums: the log-likelihoods of their labels.
+    """
+    if sums.samples < _MIN_SAMPLES:
+        return counts
+    _, rate, deviation = sums.fit()
+    rounded = {"noise_rate": round(rate * _STEPS) / _STEPS, "noise_deviation": round(deviation * _STEPS) / _STEPS}
+    return counts.model_copy(update=rounded)
 
 
 def count_classes(logits: Tensor, labels: Tensor) -> HeldOut:

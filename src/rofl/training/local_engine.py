@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rofl.config.schema import Experiment
+from rofl.core.classification import class_probabilities
+from rofl.core.held_out_fit import sum_held_out
 from rofl.data.client_dataset import client_sizes
 from rofl.data.federated import FederatedDataset
 from rofl.methods.base import ServerState
@@ -18,7 +20,7 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.simulation.rounds import RoundResult
 from rofl.simulation.worker_pool import WorkerPool, default_workers
 from rofl.training.engine_protocol import Engine
-from rofl.training.held_out import Evaluation, count_agreement, count_classes
+from rofl.training.held_out import Evaluation, add_noise_rate, count_agreement, count_classes
 from rofl.training.inputs import accuracy
 
 
@@ -103,13 +105,13 @@ class LocalEngine(Engine):
 def predict_held_out(
     simulation: Simulation, federated: FederatedDataset, server_state: ServerState, test_logits: Tensor | None = None
 ) -> tuple[Tensor, Tensor] | None:
-    """Return logits (m, K) and labels (m,) as given of samples that are not trained with; None where there are none.
+    """Return logits (m, K) and given labels (m,) of samples that are not trained on; None if there are none.
 
     Args:
         simulation: makes the predictions.
         federated: the data set; its validation share counts, or else the test part of user data.
         server_state: the model.
-        test_logits: (M, K) of the model on the test part, where they are known.
+        test_logits: (M, K) of the model on the test part, if they are known.
     """
     labels, rows = federated.images.test_labels, federated.validation_rows
     if len(rows):
@@ -137,4 +139,9 @@ def evaluate(simulation: Simulation, federated: FederatedDataset, server_state: 
         logits, _ = simulation.predict(server_state, "test", len(labels))
         counts, right = count_classes(logits, federated.labels), accuracy(logits, labels)
     held_out = predict_held_out(simulation, federated, server_state, logits)
-    return Evaluation(right, counts if held_out is None else count_agreement(*held_out))
+    if held_out is not None:
+        counts, pattern = count_agreement(*held_out), simulation.method.held_out_pattern(server_state)
+        if pattern is not None:
+            sums = sum_held_out(held_out[1], class_probabilities(held_out[0]), pattern)
+            counts = add_noise_rate(counts, sums)
+    return Evaluation(right, counts)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from rofl.audit.detection import Detection
 from rofl.audit.result import AuditMetrics, ListQuality, NoiseEstimate
+from rofl.audit.suspects import Detection
 from rofl.core.settings import rename
 from rofl.data.specs import DataSpec
 from rofl.simulation.rounds import RoundResult
@@ -19,7 +19,7 @@ from rofl.training.held_out import Evaluation, HeldOut
 
 FORMAT = 2  # of summary.json; 0.1 wrote no number
 LAST_ROUNDS = 10  # rounds whose mean accuracy is reported, as in the paper's tables
-START_UP = 60.0  # seconds: a first round that took less may have spent them on starting processes, and tells no pace
+START_UP = 60.0  # seconds; a shorter first round may be dominated by starting processes, so its time is not used
 
 
 class _Record(BaseModel):
@@ -65,7 +65,7 @@ class RoundRecord(_Record):
     traffic: Traffic = Traffic()
     held_out: HeldOut | None = None  # counts of predictions; None if it was not evaluated
     warnings: list[GuardEvent] = []  # the guard's warnings after this round
-    suspects: list[int] = []  # clients whose updates lay far from the others', the farthest first
+    suspects: list[int] = []  # clients whose updates were far from the others', farthest first
     voters: int = 0  # sites that compared the model with their own local model
     objections: int = 0  # of these, the ones that found it much worse
     rolled_back: str = ""  # why the round was undone; its accuracy is that of the discarded model

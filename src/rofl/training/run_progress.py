@@ -66,6 +66,7 @@ class RunProgress:
         rollback: Rollback | None = None,
     ) -> None:
         self.folder, self.experiment, self.monitor, self.rollback = folder, experiment, monitor, rollback
+        self.method = experiment.build_method()
         self.newest, self.saved = start, start.index
         self.history = folder.read_history()[: start.index]
         known = start.index - (start.pending_record is not None)
@@ -90,6 +91,9 @@ class RunProgress:
             steps_back = self.monitor.restart_from is not None and switch == index
             server_state = self._best_state() if steps_back else self.newest.server_state
             cautious = switch is not None and switch <= index
+            noise = self.monitor.noise.before(index)
+            if noise is not None:
+                server_state = self.method.with_held_out_noise(server_state, *noise)
             aside = frozenset[int]() if self.rollback is None else self.rollback.aside(index)
             self._finish_round(engine.run_round(server_state, index, cautious, aside), engine, notify)
 
@@ -103,10 +107,10 @@ class RunProgress:
         record, is_last = RoundRecord.from_result(result), index >= self._last_round(index)
         if is_last and record.nobody_left and not (self.rollback is not None and result.problem):
             self.save()
-            reason = next(iter(record.dropped.values())).removesuffix(".")
+            reasons = dict.fromkeys(reason.removesuffix(".") for reason in record.dropped.values())
             command = "rofl serve --resume" if self.folder.is_served else "rofl resume"
             raise UserError(
-                f"In the last round, {index}, no client's update could be used: {reason}.",
+                f"In the last round, {index}, no client's update could be used: {'; '.join(reasons)}.",
                 f"{command} {self.folder.path}, after fixing that",
             )
         due = index % experiment.evaluate_every == 0 or index > experiment.rounds - LAST_ROUNDS or is_last
@@ -145,7 +149,7 @@ class RunProgress:
         if not reason:
             self.good = [*self.good, BestModel(record.round, server_state)][-KEPT:]
             return record, server_state
-        # one step further back every other time: a round taken for good may not have been, unless it changed nothing
+        # every second discarded model goes one step further back, because a round judged good may have been bad
         restored = self.good[-min(1 + self.rollback.discarded // 2, len(self.good))]
         update = {"rolled_back": reason, "restored": restored.round}
         return record.model_copy(update=update), restored.server_state

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.data.user import places
 
 import rofl
-from rofl.data.raw_hf import unwrap_hf
+from rofl.data.raw_tables import unwrap_hf
 from rofl.data.user import UserSource, load_user_data
 from rofl.errors import UserError
 

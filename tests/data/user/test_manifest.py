@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from rofl.data.user import columns, manifest, table
+from rofl.data.user import columns, table_listing
 from rofl.errors import UserError, one_line
 from tests.data.user.places import save, write_csv, write_folder, write_manifest
 
@@ -14,7 +14,7 @@ def photos(tmp_path):
 
 
 def read(path):
-    return manifest.read_manifest(path, columns.read_columns(path))
+    return table_listing.read_manifest(path, columns.read_columns(path))
 
 
 def refused(path) -> str:
@@ -133,4 +133,4 @@ def test_other_encodings_are_told(tmp_path):
 def test_a_table_has_no_path(tmp_path):
     path = listed(tmp_path, ("label", "client"), ("x", "a"))
     with pytest.raises(UserError, match="no columns to learn from"):
-        table.read_table(path, columns.read_columns(path))
+        table_listing.read_table(path, columns.read_columns(path))

@@ -31,6 +31,15 @@ def test_labels_and_clients_are_numbers_or_texts(tmp_path, kind):
     assert [e.label for e in entries[:4]] == [e.client for e in entries[:4]] == ["0", "1", "2", "0"]
 
 
+def test_numbers_that_are_no_characters_are_replaced(tmp_path):
+    """numpy reads any 32 bits as a character; Python has characters up to 0x10FFFF."""
+    labels = np.array(["cat", "dog", "owl"] * 10)
+    labels.view(np.uint32).reshape(30, 3)[0, 1] = 0x9300006F
+    entries = npz.read_npz(write_arrays(tmp_path / "a.npz", labels=labels)).samples
+    assert entries[0].label.startswith("c\ufffd")
+    assert entries[0].label.encode().decode() == entries[0].label
+
+
 def test_clients_may_be_absent_and_a_test_part_given(tmp_path):
     tests = {"test_images": np.zeros((2, 8, 8, 3), np.uint8), "test_labels": np.array(["cat ", " ox"])}
     entries = npz.read_npz(write_arrays(tmp_path / "a.npz", clients=None, **tests)).samples

@@ -1,14 +1,14 @@
 import pytest
 import torch
 
-from rofl.data.user import UserSource, columns, load_user_data, table
+from rofl.data.user import UserSource, columns, load_user_data, table_listing
 from rofl.errors import UserError
 from tests.data.user.places import write_csv, write_table
 
 
 def test_special_columns_are_no_features(tmp_path):
     write_csv(tmp_path / "t.csv", [("id", "x", "label", "client", "part"), ("p1", "2", " a ", "c", "test")])
-    listing = table.read_table(tmp_path / "t.csv", columns.read_columns(tmp_path / "t.csv"))
+    listing = table_listing.read_table(tmp_path / "t.csv", columns.read_columns(tmp_path / "t.csv"))
     assert listing.features == ("x",)
     entry = listing.samples[0]
     assert (entry.id, entry.label, entry.client, entry.test, entry.content) == ("p1", "a", "c", True, ("2",))

@@ -16,7 +16,6 @@ from rofl.audit.noise_estimation import LabelNoise
 from rofl.config.schema import Experiment
 from rofl.core.noise_posterior import flat_pattern, noise_pattern
 from rofl.errors import UserError
-from rofl.federation.agreement import AgreementFile
 from rofl.federation.masking.choice import uses_masks
 from rofl.federation.masking.mask_key import MaskKey
 from rofl.federation.masking.mask_messages import get_shares, put_session
@@ -28,6 +27,7 @@ from rofl.federation.noise_records import decode_predictions, put_noise, put_noi
 from rofl.federation.protocol import Refusal, RoundRequest, encode_request
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_gate import SiteGate
+from rofl.federation.site_memory import AgreementFile
 from rofl.federation.site_policy import SitePolicy
 from rofl.federation.site_report import SiteReport
 from rofl.methods.base import ServerState

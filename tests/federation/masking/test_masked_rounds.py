@@ -215,7 +215,7 @@ def test_with_what_is_revealed_one_sites_sums_are_still_masked(
     round_of_three: tuple[Experiment, MaskedGrid, RoundResult],
 ) -> None:
     """The coordinator learns every site's own mask; the masks of the pairs stay."""
-    from rofl.federation.masking.mask_stream import add_mask
+    from rofl.federation.masking.seeds import add_mask
 
     _, grid, _ = round_of_three
     session = bytes.fromhex(grid.masks[0]._memory.newest)

@@ -33,10 +33,9 @@ from rofl.federation.masking.mask_messages import (
     put_shares,
     to_vector,
 )
-from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, sign_key
 from rofl.federation.masking.secure_sum import SumResult, secure_sum
-from rofl.federation.masking.seed_shares import combine_shares, commit, majority, split_seed
+from rofl.federation.masking.seeds import add_mask, combine_shares, commit_seed, majority, split_seed
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import MaskedTotal, new_session
 from rofl.federation.protocol import RoundRequest, encode_request, encode_update
@@ -125,9 +124,9 @@ def test_a_majority_of_the_shares_gives_the_seed_and_fewer_fit_any_seed(
 ) -> None:
     shares = dict(enumerate(split_seed(seed, count)))
     chosen = data.draw(st.lists(st.sampled_from(sorted(shares)), min_size=majority(count), unique=True))
-    assert combine_shares({place: shares[place] for place in chosen}, count, commit(seed)) == seed
+    assert combine_shares({place: shares[place] for place in chosen}, count, commit_seed(seed)) == seed
     few = {place: shares[place] for place in chosen[: majority(count) - 1]}
-    assert combine_shares(few, count, commit(seed)) is None
+    assert combine_shares(few, count, commit_seed(seed)) is None
     # For every other seed there is a last share that makes the same few shares fit it: they say nothing.
     from Crypto.Protocol.SecretSharing import Shamir
 
@@ -266,8 +265,8 @@ WRONG_MESSAGES: dict[str, tuple[Any, str]] = {
     "marks of another length": (lambda content: _changed(content, marks=[b"x"] * 3), "no shares for 3 sites"),
     "numbers for shares": (lambda content: _changed(content, shares=[1, 2, 3]), "no shares for 3 sites"),
     "no list": (lambda content: _changed(content, commitments="x"), "it has no list of commitments"),
-    "floats": (lambda content: _array(content, np.zeros(3)), "its masked sums are no integers"),
-    "a matrix": (lambda content: _array(content, np.zeros((3, 1), dtype=np.int64)), "its masked sums are no integers"),
+    "floats": (lambda content: _array(content, np.zeros(3)), "its masked sums are not integers"),
+    "a matrix": (lambda content: _array(content, np.zeros((3, 1), dtype=np.int64)), "its masked sums are not integers"),
 }
 
 
@@ -517,7 +516,7 @@ def _private(folder: Path, name: str) -> Any:
         (lambda peers: [*peers, peers[2]], "lists a site twice"),
         (lambda peers: [*peers[1:], Peer(3, b"k" * 32)], "another key for masks than this site's"),
         (lambda peers: [Peer(0, b"k" * 32), *peers[1:]], "another key for masks than this site's"),
-        (lambda peers: [*peers[:2], Peer(2, b"short")], "a key for masks that is none"),
+        (lambda peers: [*peers[:2], Peer(2, b"short")], "an invalid key for masks"),
     ],
 )
 def test_sums_of_impossible_sites_are_refused(change: Any, problem: str) -> None:

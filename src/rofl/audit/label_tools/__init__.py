@@ -1,7 +1,7 @@
-"""Suspects to and from the tools that people label with: Label Studio, CVAT, FiftyOne and cleanlab's Datalab.
+"""Exchange of suspects with labelling tools: Label Studio, CVAT, FiftyOne and cleanlab's Datalab.
 
-`export` puts the suspects into a folder for one of them, `reviews` reads what people decided there. Each tool has a
-module that writes its files and reads them back; docs/label-tools.md says how a reviewer uses them.
+`export_suspects` writes the suspects into a folder for one of them, and `reviews` reads the decisions of the reviewers.
+Each tool has a module that writes its files and reads them back. docs/label-tools.md explains how to use them.
 """
 
 from rofl.audit.label_tools.export_suspects import TOOLS, Tool, export_suspects

@@ -1,7 +1,7 @@
-"""CVAT: labels for a new task, and tags in its own XML ("CVAT for images 1.1"), to it and back.
+"""CVAT: labels for a new task, and tags in the XML format "CVAT for images 1.1", written and read.
 
-The exported tags have `reviewed` = false. A reviewer ticks it to accept a suggestion, or chooses another class, whose
-tag is reviewed from the start: that is the attribute's default.
+The exported tags have `reviewed` = false. A reviewer ticks it to accept a suggestion, or chooses another class. The tag
+of another class counts as reviewed, because true is the attribute's default.
 """
 
 import json
@@ -19,18 +19,18 @@ from rofl.errors import UserError
 ANNOTATIONS = "annotations.xml"
 _REVIEWED = "reviewed"
 _FACTS = ("given", "client", "score")  # text attributes of a tag
-_LARGEST = 500_000_000  # bytes of an XML file that is read
-# Of damaged, encrypted or unusual archives; zipfile passes on what its decompressors raise.
+_LARGEST = 500_000_000  # maximum bytes of an XML file
+# Raised for damaged, encrypted or unusual archives; zipfile passes on the errors of its decompressors.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 
 
 def write_cvat(folder: Path, tasks: Sequence[ReviewTask], classes: Sequence[str]) -> Path:
-    """Write `cvat-labels.json`, for the constructor of a new task, and `annotations.xml`, to be uploaded into it.
+    """Write `cvat-labels.json` for the constructor of a new task, and `annotations.xml` to upload into it.
 
     Args:
-        folder: of the export; the pictures are in it.
+        folder: the folder of the export, which has the pictures.
         tasks: the suspects.
-        classes: that a reviewer may choose from.
+        classes: the classes that a reviewer may choose from.
 
     Returns:
         The file to upload.
@@ -63,14 +63,14 @@ def write_cvat(folder: Path, tasks: Sequence[ReviewTask], classes: Sequence[str]
 
 
 def read_cvat(path: Path, samples: Sequence[str]) -> Iterator[Answer]:
-    """Yield the answers of a task: the tags that are reviewed.
+    """Yield the answers of a task: the reviewed tags.
 
     Args:
-        path: what CVAT exports as "CVAT for images 1.1": the zip file, or the XML file in it.
-        samples: the names of all samples, to find the one that a picture belongs to.
+        path: CVAT's export "CVAT for images 1.1": the zip file, or the XML file in it.
+        samples: the names of all samples, to find the sample of a picture.
 
     Raises:
-        UserError: it is no such file, or an image is not one of `write_cvat`, or has two classes.
+        UserError: the file has another format, an image was not exported by `write_cvat`, or an image has two classes.
     """
     for image in _parse(path).iter("image"):
         tags = [tag for tag in image.iter("tag") if _value(tag, _REVIEWED).casefold() != "false"]
@@ -116,7 +116,7 @@ def _value(tag: ElementTree.Element, name: str) -> str:
 
 
 def _parse(path: Path) -> ElementTree.Element:
-    """Parse an XML file, or the one in a zip file; one that declares entities is refused."""
+    """Parse an XML file, or the one in a zip file; reject a document type, since it may declare entities."""
     try:
         text = _read_xml(path)
         if "<!DOCTYPE" in text.upper():

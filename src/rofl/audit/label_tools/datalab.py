@@ -1,7 +1,7 @@
-"""cleanlab's `Datalab`: the two tables that it saves, `issues.csv` and `summary.csv`, with a row per sample.
+"""cleanlab's `Datalab`: the two tables that it saves, `issues.csv` with a row per sample, and `summary.csv`.
 
-The columns are those of `Datalab.get_issues()` and `Datalab.get_issue_summary()`; scores are low where something is
-wrong, as there. Four columns say which sample a row is about, and `corrected_label` is for the reviewer to fill in.
+The columns are those of `Datalab.get_issues()` and `Datalab.get_issue_summary()`; as there, a low score means an issue.
+The columns `client` and `sample` identify the sample, and the reviewer fills in `corrected_label`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +23,11 @@ def write_datalab(folder: Path, rows: Sequence[SuspectRow]) -> Path:
     """Write the tables of all samples, flagged or not.
 
     Args:
-        folder: of the export.
+        folder: the folder of the export.
         rows: all samples; they are written in the order of their numbers.
 
     Returns:
-        The table of issues.
+        The path of the table of issues.
     """
     ordered = sorted(rows, key=lambda row: row.row)
     flagged = sum(row.flagged for row in rows)
@@ -58,7 +58,7 @@ def read_datalab(path: Path, cells: c.Columns) -> Iterator[Answer]:
         cells: its columns.
 
     Raises:
-        UserError: it lacks a column of `write_datalab`.
+        UserError: a column of `write_datalab` is missing.
     """
     samples, given = (c.required_column(path, cells, name) for name in ("sample", "given_label"))
     clients = cells.get("client", [""] * len(samples))

@@ -24,27 +24,27 @@ _WRITERS: dict[Tool, _Writer] = {
     "cvat": write_cvat,
     "fiftyone": write_fiftyone,
 }
-_IMAGE_TOOLS = ("cvat", "fiftyone")  # that show no tables
+_IMAGE_TOOLS = ("cvat", "fiftyone")  # these cannot show tables
 
 
 @dataclass(frozen=True)
 class Export:
-    """An export that was written."""
+    """The result of an export."""
 
-    path: Path  # what the tool imports: a file, or a folder
-    samples: int  # that it holds
+    path: Path  # the file or folder that the tool imports
+    samples: int  # number of exported samples
 
 
 def check_export(tool: Tool, folder: Path | None, are_images: bool = True) -> None:
-    """Refuse an export that cannot be written.
+    """Raise a UserError for an export that cannot be written.
 
     Args:
-        tool: that is to read it.
-        folder: to be created; None for a new one that is not in use.
+        tool: the tool that will read the export.
+        folder: the folder to create; None if a new, unused folder will be chosen.
         are_images: whether the samples are images, not rows of a table or texts.
 
     Raises:
-        UserError: the folder has something in it, or is a file; or the tool does not show such samples.
+        UserError: the folder is not empty or is a file, or the tool cannot show such samples.
     """
     if tool in _IMAGE_TOOLS and not are_images:
         raise UserError(f"{tool} shows images, which these samples are not.", "--export label-studio or datalab")
@@ -53,18 +53,18 @@ def check_export(tool: Tool, folder: Path | None, are_images: bool = True) -> No
 
 
 def export_suspects(tool: Tool, folder: Path, rows: Sequence[SuspectRow], federated: FederatedDataset) -> Export:
-    """Write the flagged samples, with their pictures in their own size, into a new folder.
+    """Write the flagged samples, with their pictures in full size, into a new folder.
 
-    Datalab's tables have all samples, and no pictures.
+    Datalab's tables list all samples and have no pictures.
 
     Args:
-        tool: that is to read it.
-        folder: to be created.
+        tool: the tool that will read the export.
+        folder: the folder to create.
         rows: the samples of all clients, most suspicious first.
-        federated: the data that they are of.
+        federated: the data set of the samples.
 
     Raises:
-        UserError: the folder is in use, nothing is flagged, or the tool does not show such samples.
+        UserError: the folder is in use, nothing is flagged, or the tool cannot show such samples.
     """
     check_export(tool, folder, not federated.images.is_table)
     if tool == "datalab":

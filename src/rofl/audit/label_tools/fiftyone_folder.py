@@ -1,7 +1,7 @@
-"""FiftyOne: a folder of its type `FiftyOneImageClassificationDataset`, to it and back.
+"""FiftyOne: a folder of its type `FiftyOneImageClassificationDataset`, written and read.
 
-FiftyOne imports and exports such a folder without knowing of rofl. The label of a sample is the suggestion; what a
-reviewer has to know and to say are attributes of the label.
+FiftyOne imports and exports such a folder without an extension. The label of a sample is the suggestion, with the score
+as its confidence. Attributes of the label hold the given label, the client, the sample and whether it was reviewed.
 """
 
 import json
@@ -21,9 +21,9 @@ def write_fiftyone(folder: Path, tasks: Sequence[ReviewTask], classes: Sequence[
     """Write `labels.json` beside the pictures in `data`.
 
     Args:
-        folder: of the export.
+        folder: the folder of the export.
         tasks: the suspects.
-        classes: that a reviewer may choose from.
+        classes: the classes that a reviewer may choose from.
 
     Returns:
         The folder to import.
@@ -52,10 +52,10 @@ def read_fiftyone(path: Path, content: Mapping[str, object]) -> Iterator[Answer]
 
     Args:
         path: the file `labels.json`, for messages.
-        content: of the file.
+        content: the parsed content of the file.
 
     Raises:
-        UserError: it is not of a folder that `write_fiftyone` wrote.
+        UserError: the folder was not written by `write_fiftyone`.
     """
     classes, labels = content.get("classes"), content.get("labels")
     if not isinstance(labels, Mapping):

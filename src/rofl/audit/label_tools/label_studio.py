@@ -1,4 +1,4 @@
-"""Label Studio: tasks with the suggestion as a prediction, a labelling interface, and the JSON that it exports."""
+"""Label Studio: tasks with the suggestion as a prediction, a labelling interface, and reading of its JSON exports."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ _JsonObject = Mapping[str, object]
 
 
 def write_label_studio(folder: Path, tasks: Sequence[ReviewTask], classes: Sequence[str]) -> Path:
-    """Write `tasks.json`, to be imported, and `interface.xml`, the project's labelling interface.
+    """Write `tasks.json` for the import, and `interface.xml`, the project's labelling interface.
 
-    Label Studio serves local files below its document root, which is the folder that the export lies in.
+    Label Studio serves local files below its document root, which must be the parent folder of the export.
 
     Args:
-        folder: of the export; the pictures are in it.
+        folder: the folder of the export, which has the pictures.
         tasks: the suspects.
-        classes: that a reviewer may choose from.
+        classes: the classes that a reviewer may choose from.
 
     Returns:
         The file to import.
@@ -38,14 +38,14 @@ def write_label_studio(folder: Path, tasks: Sequence[ReviewTask], classes: Seque
 def read_label_studio(path: Path, content: Sequence[object]) -> Iterator[Answer]:
     """Yield the answers of an export in the formats JSON and JSON-MIN.
 
-    Of a task's annotations the newest counts; skipped tasks and those without an annotation have no answer.
+    The newest annotation of a task counts. Skipped tasks and tasks without an annotation have no answer.
 
     Args:
         path: the file, for messages.
-        content: its tasks.
+        content: the tasks in the file.
 
     Raises:
-        UserError: a task is not one of `write_label_studio`, or has several classes.
+        UserError: a task was not written by `write_label_studio`, or has several classes.
     """
     for number, task in enumerate(content, start=1):
         if not isinstance(task, Mapping):
@@ -102,7 +102,7 @@ def _object_name(table: bool) -> str:
 
 
 def _chosen(task: _JsonObject) -> list[str]:
-    """Return the classes of a task's newest annotation; of JSON-MIN, those of the task itself."""
+    """Return the classes of a task's newest annotation; in JSON-MIN, the task itself has them."""
     if "data" not in task:
         return _names(task.get(_CONTROL))
     annotations = task.get("annotations")

@@ -16,21 +16,21 @@ from rofl.data.label_csv import Decision, check_decisions, read_cells, read_deci
 from rofl.data.user import columns as c
 from rofl.errors import UserError
 
-_LARGEST = 500_000_000  # bytes of a JSON file that is read
+_LARGEST = 500_000_000  # maximum bytes of a JSON file
 _FORMS = "the page's CSV, or what Label Studio (JSON), CVAT (XML or zip), FiftyOne (folder) or Datalab (CSV) exported"
 
 
 def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], given: Tensor) -> list[Decision]:
-    """Return the decisions of a file or folder; its form is seen from its content.
+    """Return the decisions in a file or folder; the content determines the format.
 
     Args:
-        path: a CSV, JSON, XML or zip file, or the folder that such a file lies in.
+        path: a CSV, JSON, XML or zip file, or the folder of such a file.
         samples: the names of the N training samples.
         classes: the names of the classes.
-        given: (N,) the labels that were decided about.
+        given: (N,) the labels that were reviewed.
 
     Raises:
-        UserError: it is none of the known forms, or is about other samples or labels.
+        UserError: the format is unknown, or the review is about other samples or labels.
     """
     file = find_review(path)
     if file.suffix.casefold() in c.SUFFIXES:
@@ -55,7 +55,7 @@ def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], give
 
 
 def find_review(path: Path) -> Path:
-    """Return the file of a review: the path itself, or the one in the folder that a tool would write."""
+    """Return the file of a review: the path itself, or the file in it that a tool writes."""
     if path.is_dir():
         found = [path / name for name in (LABELS, ANNOTATIONS, ISSUES) if (path / name).is_file()]
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""A suspect as a labelling tool gets it, and what a person answered there."""
+"""A suspect as a task for a labelling tool, and the reviewer's answer."""
 
 import io
 import re
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from PIL import Image
 
 IMAGES = "images"  # the folder of pictures in an export
-_SHOWN = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")  # what browsers show; others become PNG
+_SHOWN = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")  # formats that browsers show; others are converted to PNG
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_STEM_LENGTH = 60  # characters of a sample's name in the name of its picture
+_STEM_LENGTH = 60  # maximum characters of a sample's name in its picture's file name
 
 
 @dataclass(frozen=True)
 class ReviewTask:
-    """A suspect to be reviewed, with its picture or the cells of its row."""
+    """A suspect to review, with its picture or the cells of its row."""
 
     suspect: SuspectRow
-    picture: str = ""  # the file's name in the folder of pictures; empty for a row of a table
+    picture: str = ""  # file name in the folder of pictures; "" for a row of a table
     size: tuple[int, int] = (0, 0)  # width and height of the picture
-    cells: dict[str, str] = field(default_factory=dict)  # of a table, by column
+    cells: dict[str, str] = field(default_factory=dict)  # cells of a table's row, by column
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class Answer:
     """The class that a person chose for a sample."""
 
     sample: str  # its name
-    given: str  # the label that it had when it was exported; empty where the tool does not say
+    given: str  # the label when it was exported; "" if the tool does not keep it
     label: str  # the class that it should have
     client: str = ""
 
 
 def write_tasks(folder: Path, suspects: Sequence[SuspectRow], originals: Originals) -> list[ReviewTask]:
-    """Write the pictures of suspects into a folder, each in its own size, and return a task for each.
+    """Write the pictures of suspects into a folder in full size, and return a task for each suspect.
 
-    A file that a browser shows is copied as it is.
+    A file that browsers can show is copied unchanged.
 
     Args:
-        folder: of the pictures.
-        suspects: to be reviewed.
-        originals: where their pictures or rows are.
+        folder: the folder of the pictures.
+        suspects: the suspects to review.
+        originals: their original pictures or rows.
 
     Raises:
         UserError: a picture cannot be read.
@@ -61,7 +61,7 @@ def write_tasks(folder: Path, suspects: Sequence[SuspectRow], originals: Origina
 
 
 def picture_stem(row: int, sample: str) -> str:
-    """Return the name of a picture without its ending: the sample's number, and what is safe of its name.
+    """Return the file name of a picture without its suffix: the sample's number and the safe part of its name.
 
     >>> picture_stem(12, "north/cat/a b.png")
     '000012-a b'
@@ -74,7 +74,7 @@ def sample_of_picture(name: str, samples: Sequence[str]) -> str | None:
     """Return the sample whose picture has this name, or None.
 
     Args:
-        name: the file's name, with or without folders before it.
+        name: the file name, with or without leading folders.
         samples: the names of all samples.
     """
     stem = re.sub(r"\.\w{1,5}$", "", name.replace("\\", "/").rpartition("/")[2])
@@ -84,7 +84,7 @@ def sample_of_picture(name: str, samples: Sequence[str]) -> str | None:
 
 
 def check_xml_names(names: Iterable[str], tool: str) -> None:
-    """Raise a UserError for names with characters that XML cannot hold."""
+    """Raise a UserError for names with characters that are not allowed in XML."""
     for name in names:
         if _NOT_IN_XML.search(name):
             raise UserError(f"The name {name!r} has a character that {tool}'s XML cannot hold.", "another name")
@@ -99,7 +99,7 @@ def _write_pictures(folder: Path, suspects: Sequence[SuspectRow], originals: Ori
             else:
                 name, raw = f"{stem}.png", _encode_png(originals.picture(suspect.row))
             size = _picture_size(raw)
-        except Exception as error:  # whatever PIL's decoders raise
+        except Exception as error:  # PIL's decoders may raise anything
             problem = f"The image of {suspect.sample} cannot be read ({error})."
             raise UserError(problem, "rofl data check PATH") from error
         atomic_write(folder / name, raw)
@@ -113,7 +113,7 @@ def _encode_png(image: "Image.Image") -> bytes:
 
 
 def _picture_size(raw: bytes) -> tuple[int, int]:
-    from PIL import Image  # training does without
+    from PIL import Image  # not needed for training
 
     with Image.open(io.BytesIO(raw)) as image:
         return image.size

@@ -13,7 +13,7 @@ _SGD = {  # of all methods: small steps, a warm-up, and a rate that falls to 0
     "lr_schedule": "linear",
     "lr_warmup": 0.1,
 }
-_LITE_ROUNDS, _MEDIUM_ROUNDS = 36, 150
+_LITE_ROUNDS, _MEDIUM_ROUNDS = 100, 300
 _PLUS = {"server_step": 1.0, "caution": 2.0}  # the rate falls already; so few passes memorize nothing
 _RATE = {"lr": 0.05}
 
@@ -32,7 +32,7 @@ def _methods(rounds: int, start: float) -> dict[str, Settings]:
 
 def _lite(name: str, about: str, noise: Settings) -> Preset:
     return Preset(
-        f"{about}, 20 clients, 2 a round, {_LITE_ROUNDS} rounds, a CNN for speed: about 5 minutes on 2 cores",
+        f"{about}, 20 clients, 2 a round, {_LITE_ROUNDS} rounds, a CNN for speed: about 15 minutes on 2 cores",
         {
             "name": name,
             "data": {"name": "cifar10"},
@@ -42,7 +42,7 @@ def _lite(name: str, about: str, noise: Settings) -> Preset:
             "rounds": _LITE_ROUNDS,
             "clients": 20,
             "cohort": 2,
-            "evaluate_every": 6,
+            "evaluate_every": 5,
         },
         {**_methods(_LITE_ROUNDS, 0.8), "rofl": {"t_pl": _LITE_ROUNDS + 1}},  # too short for pseudo-labels to help
     )
@@ -57,7 +57,7 @@ def _medium(name: str, about: str, noise: Settings, model: Settings | None = Non
         noise: The settings of the noise.
         model: The network; the fast one if None.
     """
-    time = "2 hours" if model else "20 minutes"
+    time = "4 hours" if model else "40 minutes"
     return Preset(
         f"{about}, 100 clients, 10 a round, {_MEDIUM_ROUNDS} rounds: an estimated {time} on 2 cores",
         {

@@ -201,7 +201,7 @@ def _make_preset(summary: DataSummary, clients: Any, title: str) -> Preset:
 
 def _patience(rounds: int) -> int:
     """Return the number of rounds without an improvement after which a run stops."""
-    return max(_MIN_PATIENCE, rounds // 3)
+    return max(_MIN_PATIENCE, 2 * rounds // 3)
 
 
 def _merge_tables(chosen: Settings, base: Settings) -> Settings:

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from rofl.data.user import columns as c
-from rofl.data.user import table
-from rofl.data.user.cell_texts import cell_text
+from rofl.data.user import table_listing
 from rofl.data.user.samples import Listing, Sample
+from rofl.data.user.table_columns import cell_text
 from rofl.errors import UserError
 
 _FRAME = Path("the data frame")  # the name of the source in error messages
@@ -43,7 +43,7 @@ def list_frame(frame: Any) -> Listing:
     """
     columns = frame_columns(frame)
     if "path" not in columns:
-        return table.read_table(_FRAME, columns)
+        return table_listing.read_table(_FRAME, columns)
     paths = [Path(name).expanduser() for name in c.required_column(_FRAME, columns, "path")]
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:

@@ -7,9 +7,9 @@ import numpy as np
 from torch import Tensor
 
 from rofl.data.pixel_types import pixels_to_uint8
-from rofl.data.user.cell_texts import cell_text
 from rofl.data.user.names import clean
 from rofl.data.user.samples import Content, Listing, Sample
+from rofl.data.user.table_columns import cell_text
 from rofl.data.user.text_encoder import TEXT
 from rofl.errors import UserError
 

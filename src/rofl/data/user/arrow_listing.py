@@ -11,13 +11,14 @@ from typing import Any
 from rofl.core.serialization import parse_json
 from rofl.data.regular_file import open_regular, read_regular
 from rofl.data.user import columns as c
-from rofl.data.user import table
-from rofl.data.user.cell_texts import cell_text
+from rofl.data.user import table_listing
 from rofl.data.user.names import clean
 from rofl.data.user.samples import Content, Listing, Sample
+from rofl.data.user.table_columns import cell_text
 from rofl.data.user.text_encoder import TEXT
 from rofl.errors import UserError
 
+NO_LABEL = "?"  # in the place of a label that is not read
 LABELS = ("label", "labels", "target")  # names of the column of labels; the first that is there
 TEXTS = ("text", "sentence", "content")
 _TRAIN, _TEST = "train", "test"  # names of splits; others are left out
@@ -52,18 +53,27 @@ def list_hf_dataset(source: Any) -> Listing:
     return _list_splits({name: _object_split(split) for name, split in splits.items()}, "the data set")
 
 
-def list_hf_folder(path: Path) -> Listing:
+def is_hf_folder(path: Path) -> bool:
+    """Return whether a folder was written by `save_to_disk`."""
+    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+
+
+def list_hf_folder(path: Path, labelled: bool = True) -> Listing:
     """Return the samples of a folder that `save_to_disk` wrote, of one data set or of the splits `train` and `test`.
+
+    Args:
+        path: the folder.
+        labelled: whether there must be a column of labels; if False, labels and clients are not read.
 
     Raises:
         UserError: a file is missing or damaged, or there is no image, text or feature column.
     """
     try:
         if not (path / "dataset_dict.json").is_file():
-            return _list_splits({_TRAIN: _read_split(path)}, str(path))
+            return _list_splits({_TRAIN: _read_split(path)}, str(path), labelled)
         names = _read_json(path / "dataset_dict.json")["splits"]
         wanted = [name for name in names if name in (_TRAIN, _TEST)] or names[:1]
-        return _list_splits({name: _read_split(path / Path(name).name) for name in wanted}, str(path))
+        return _list_splits({name: _read_split(path / Path(name).name) for name in wanted}, str(path), labelled)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's errors derive from these
         raise UserError(
             f"{path} cannot be read as a Hugging Face data set ({error}).", "dataset.save_to_disk(PATH) again"
@@ -94,37 +104,40 @@ def _read_json(path: Path) -> Any:
     return parse_json(read_regular(path))
 
 
-def _list_splits(splits: Mapping[str, ArrowSplit], source: str) -> Listing:
+def _list_splits(splits: Mapping[str, ArrowSplit], source: str, labelled: bool = True) -> Listing:
     """Return the samples of the training and the test split."""
     train = splits.get(_TRAIN) or next(iter(splits.values()))
-    listing = _list_split(train, source)
+    listing = _list_split(train, source, labelled)
     test = splits.get(_TEST)
     left_out = sorted(set(splits) - {_TRAIN, _TEST}) if len(splits) > 1 else []
     notes = [*listing.notes, *([f"Splits that were not used: {', '.join(left_out)}."] if left_out else [])]
     if test is None or test is train:
         return Listing(listing.samples, notes, listing.features)
-    other = _list_split(test, source)
+    other = _list_split(test, source, labelled)
     if other.features != listing.features:
         raise UserError(f"The test split of {source} has other columns than its training split.")
     tests = [Sample(f"test:{each.id}", each.label, None, True, each.content) for each in other.samples]
     return Listing(listing.samples + tests, notes, listing.features)
 
 
-def _list_split(split: ArrowSplit, source: str) -> Listing:
+def _list_split(split: ArrowSplit, source: str, labelled: bool) -> Listing:
     """Return the samples of one split: images if a column has some, else texts, else the rows of a table."""
     names = split.table.column_names
     label = next((name for name in LABELS if name in names), None) or next(iter(split.classes), None)
-    if label is None:
+    if label is None and labelled:
         raise UserError(f"{source} has no column of labels; it has {', '.join(names)}.", "name one of them label")
-    columns = {c.column_name(name): _texts(split, name) for name in names if name != label and name not in split.images}
-    columns["label"] = [clean(text) for text in _texts(split, label)]
+    unread = (label,) if labelled else ("label", "client", "part")
+    kept = [name for name in names if name not in split.images and c.column_name(name) not in unread]
+    columns = {c.column_name(name): _texts(split, name) for name in kept}
+    given = _texts(split, label) if labelled and label is not None else [NO_LABEL] * split.table.num_rows
+    columns["label"] = [clean(text) for text in given]
     text = next((name for name in TEXTS if name in columns), None)
     if split.images:
         return _list_images(split, columns, source)
     if text is not None:
-        kept = {name: cells for name, cells in columns.items() if name in c.SPECIAL}
-        columns = {**kept, TEXT: columns[text]}
-    return table.read_table(Path(source), columns)
+        special = {name: cells for name, cells in columns.items() if name in c.SPECIAL}
+        columns = {**special, TEXT: columns[text]}
+    return table_listing.read_table(Path(source), columns)
 
 
 def _list_images(split: ArrowSplit, columns: c.Columns, source: str) -> Listing:

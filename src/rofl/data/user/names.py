@@ -20,8 +20,11 @@ def clean(name: object) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file name as text that can be encoded in UTF-8; Linux allows bytes that cannot."""
-    return name.encode("utf-8", "replace").decode()
+    """Return a name as text that can be encoded in UTF-8.
+
+    Names of files on Linux may hold bytes that cannot, and those of a damaged .npz file numbers that are no characters.
+    """
+    return name.encode("utf-8", "replace").decode("utf-8", "replace")
 
 
 def natural(name: str) -> tuple[list[object], str]:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rofl.data.regular_file import memory_budget, open_regular
-from rofl.data.user.cell_texts import cell_text
 from rofl.data.user.parquet_pages import page_sizes
+from rofl.data.user.table_columns import cell_text
 from rofl.errors import UserError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rofl.data.user import arrow_listing, columns, image_folder, manifest, npz, table
+from rofl.data.user import arrow_listing, columns, image_folder, npz, table_listing
 from rofl.data.user.names import list_some
 from rofl.data.user.samples import Listing
 from rofl.errors import UserError
@@ -73,7 +73,7 @@ def list_samples(source: UserSource) -> Listing:
 def _list_path(path: Path) -> Listing:
     """Return the samples of a folder or file; its suffix and columns determine the form."""
     suffix = path.suffix.casefold()
-    if path.is_dir() and _is_hf_folder(path):
+    if path.is_dir() and arrow_listing.is_hf_folder(path):
         return arrow_listing.list_hf_folder(path)
     if path.is_dir():
         return image_folder.read_image_folder(path)
@@ -84,9 +84,4 @@ def _list_path(path: Path) -> Listing:
     if suffix not in columns.SUFFIXES:
         raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
-    return manifest.read_manifest(path, cells) if "path" in cells else table.read_table(path, cells)
-
-
-def _is_hf_folder(path: Path) -> bool:
-    """Return whether a folder was written by `save_to_disk`."""
-    return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
+    return table_listing.read_manifest(path, cells) if "path" in cells else table_listing.read_table(path, cells)

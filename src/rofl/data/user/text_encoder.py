@@ -13,9 +13,8 @@ from pydantic import Field
 from torch import Tensor
 
 from rofl.core.settings import Spec
-from rofl.data.token_numbers import count_tokens, token_numbers
+from rofl.data.token_numbers import BUCKETS, count_tokens, split_words, token_numbers, word_number
 from rofl.data.user.names import plural
-from rofl.data.word_numbers import BUCKETS, split_words, word_number
 from rofl.errors import UserError
 
 TEXT = "text"  # the text column: a table without other feature columns is a data set of texts

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from rofl.data.user import columns, image_folder, manifest, npz, table
+from rofl.data.user import columns, image_folder, npz, table_listing
+from rofl.data.user.arrow_listing import NO_LABEL, is_hf_folder, list_hf_folder
 from rofl.data.user.names import printable
 from rofl.data.user.samples import Listing, Sample
 from rofl.errors import UserError
 
 _FORMS = "an image, a folder of images, a .csv or .parquet file, or an .npz file"
-_NO_LABEL = "?"  # a placeholder for the label, which is not read
 
 
 def list_unlabelled(path: Path) -> Listing:
@@ -16,12 +16,14 @@ def list_unlabelled(path: Path) -> Listing:
 
     Args:
         path: an image, a folder with images at any depth, a manifest with a column `path`, an .npz file with `images`,
-            or a table.
+            a table, or a Hugging Face folder of `save_to_disk`.
 
     Raises:
         UserError: the path cannot be read, or holds no samples.
     """
     suffix = path.suffix.casefold()
+    if path.is_dir() and is_hf_folder(path):
+        return list_hf_folder(path, labelled=False)
     if path.is_dir():
         return Listing([_sample(printable(name), path / name) for name in image_folder.image_names(path)])
     if not path.exists():
@@ -30,16 +32,16 @@ def list_unlabelled(path: Path) -> Listing:
         return Listing([_sample(printable(path.name), path)])
     if suffix == ".npz":
         return Listing(
-            [Sample(str(row), _NO_LABEL, None, False, image) for row, image in enumerate(npz.read_npz_images(path))]
+            [Sample(str(row), NO_LABEL, None, False, image) for row, image in enumerate(npz.read_npz_images(path))]
         )
     if suffix not in columns.SUFFIXES:
         raise UserError(f"{path} is not in a known form.", _FORMS)
     cells = columns.read_columns(path)
     rows = len(next(iter(cells.values())))
     kept = {name: column for name, column in cells.items() if name not in ("label", "client", "part")}
-    kept["label"] = [_NO_LABEL] * rows
-    return manifest.read_manifest(path, kept) if "path" in cells else table.read_table(path, kept)
+    kept["label"] = [NO_LABEL] * rows
+    return table_listing.read_manifest(path, kept) if "path" in cells else table_listing.read_table(path, kept)
 
 
 def _sample(name: str, path: Path) -> Sample:
-    return Sample(name, _NO_LABEL, None, False, path)
+    return Sample(name, NO_LABEL, None, False, path)

@@ -1,5 +1,6 @@
-"""Everything that uses non-public parts of flwr: a new Flower version changes this folder only.
+"""All uses of non-public parts of flwr, so that a new Flower version affects this folder only.
 
-Public are `flwr.app`, `flwr.clientapp`, `flwr.serverapp` and `flwr.serverapp.strategy`; the rest of flwr may be
-imported here only (`tests/federation/test_flower_internal.py`). May import: errors and `federation.protocol`.
+The public modules are `flwr.app`, `flwr.clientapp`, `flwr.serverapp` and `flwr.serverapp.strategy`. Only this folder
+may import other parts of flwr (`tests/federation/test_flower_internal.py`). May import: errors and
+`federation.protocol`.
 """

@@ -1,7 +1,7 @@
-"""A Grid that tolerates malformed replies: one that cannot be read becomes an error reply of that site.
+"""A Grid that turns a malformed reply into an error reply of that site.
 
-Flower's own Grid raises where a reply is malformed, loses the replies that were pulled with it, and waits for hours for
-a reply that was announced and does not arrive.
+Flower's own Grid raises an exception for a malformed reply, loses the replies that were pulled with it, and waits for
+hours for a reply that was announced and does not arrive.
 """
 
 import time
@@ -21,10 +21,10 @@ from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.superlink.grid import HttpGrid
 
-_MAX_OBJECTS = 10_000  # in one reply; ours have a dozen, and one more for every 5 MB
-_MAX_BYTES = 2**30  # of one reply, whatever was asked
-_BYTES_BESIDES, _TIMES_ASKED = 2**27, 8  # of one reply: tables of classes; updates of 8 bytes where 2 were sent
-_PATIENCE = 60.0  # seconds in which some more of a reply must arrive
+_MAX_OBJECTS = 10_000  # in one reply; valid replies have a dozen, and one more for every 5 MB
+_MAX_BYTES = 2**30  # of one reply, whatever the request
+_BYTES_BESIDES, _TIMES_ASKED = 2**27, 8  # of one reply: tables by class; updates with 8 bytes for 2 bytes of a request
+_PATIENCE = 60.0  # seconds in which more of a reply must arrive
 _UNREADABLE = "its message cannot be read"
 
 
@@ -33,10 +33,10 @@ class _Incoming:
     """A reply that was announced.
 
     Attributes:
-        message_id: Its own.
-        missing: The ids of its parts that have not arrived.
-        parts: Those that have, by their ids.
-        progress: When the last part arrived.
+        message_id: The reply's own id.
+        missing: The ids of the parts that have not arrived.
+        parts: The parts that have arrived, by id.
+        progress: The time at which the last part arrived.
     """
 
     message_id: str
@@ -46,31 +46,31 @@ class _Incoming:
 
 
 class _Lost(Exception):
-    """A reply whose parts do not arrive: its sender was killed on the way, and may be asked again."""
+    """The parts of a reply do not arrive, because its sender was killed; it may be asked again."""
 
 
 class CarefulGrid(HttpGrid):
-    """Flower's connection to the sites, for replies of which nothing can be taken for granted.
+    """Flower's connection to the sites, for untrusted replies.
 
     Args:
         address: The SuperLink's host and port.
-        ca: The certificate of its authority; None for plain HTTP.
-        token: Of the run.
+        ca: The certificate of the authority that signed the SuperLink's; None for plain HTTP.
+        token: The token of the run.
     """
 
     def __init__(self, address: str, ca: bytes | None, token: str) -> None:
         super().__init__(address, insecure=ca is None, root_certificates=ca, token=token)
-        self._incoming: dict[str, _Incoming] = {}  # by the message that they answer
+        self._incoming: dict[str, _Incoming] = {}  # by the id of the message that they answer
         self._largest = 0  # bytes of the arrays of the largest request
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages, and return their ids; replies may be some times as large as the largest that was sent."""
+        """Send messages and return their ids; the size of the largest limits the size of replies."""
         sent = list(messages)
         self._largest = max([self._largest, *map(_array_bytes, sent)])
         return super().push_messages(sent)
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived, each as the answer to the message that the SuperLink has it for.
+        """Return the replies that have arrived; the SuperLink, not the reply, determines which message each answers.
 
         Raises:
             httpx.HTTPError: If the SuperLink does not answer.
@@ -83,21 +83,21 @@ class CarefulGrid(HttpGrid):
         return broken + [reply for each in there if (reply := self._receive(each)) is not None]
 
     def _ask(self, asked: list[str]) -> list[Message]:
-        """Ask the SuperLink which replies have come, and return errors for those that cannot be read.
+        """Ask the SuperLink for new replies, and return error replies for those that cannot be read.
 
-        A reply is announced once: the SuperLink then forgets the message that it answers.
+        The SuperLink announces a reply once and then forgets the message that it answers.
         """
         if not asked:
             return []
         try:
             return self._announce(self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=asked)), asked)
-        except httpx.HTTPStatusError:  # it answers, and fails over one of them
+        except httpx.HTTPStatusError:  # it answers, and fails on one of them
             if len(asked) > 1:
                 return [error for each in asked for error in self._ask([each])]
             return [self._error(asked[0], ErrorCode.CLIENT_APP_RAISED_EXCEPTION)]
 
     def _announce(self, response: PullAppMessagesResponse, asked: list[str]) -> list[Message]:
-        """Take in which replies come, and return errors for those that cannot be read."""
+        """Record the announced replies, and return error replies for those that cannot be read."""
         errors = []
         for header, tree in zip(response.messages_list, response.message_object_trees, strict=False):
             answered = header.metadata.reply_to_message_id
@@ -110,25 +110,30 @@ class CarefulGrid(HttpGrid):
         return errors
 
     def _receive(self, asked: str) -> Message | None:
-        """Return a reply, or an error in its place; None while parts of it are still on their way."""
+        """Return a reply, or an error reply in its place; None while parts are missing."""
         incoming = self._incoming[asked]
         try:
             self._pull(incoming)
             if incoming.missing:
                 return None
             reply = self._read(incoming)
-            reply.metadata.__dict__["_reply_to_message_id"] = asked  # whatever it says itself
+            reply.metadata.__dict__["_reply_to_message_id"] = asked  # overrides the reply's own claim
         except httpx.HTTPError:
             raise
         except _Lost:
             reply = self._error(asked, ErrorCode.MESSAGE_UNAVAILABLE)
-        except Exception:  # Flower raises errors of many types on bytes from elsewhere
+        except Exception:  # Flower raises errors of many types on untrusted bytes
             reply = self._error(asked, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
         del self._incoming[asked]
         return reply
 
     def _pull(self, incoming: _Incoming) -> None:
-        """Take in the parts of a reply that are there."""
+        """Pull the parts of a reply that are available.
+
+        Raises:
+            _Lost: If a part is not found, or no further part arrives in time.
+            ValueError: If the reply is too large.
+        """
         for part in list(incoming.missing):
             request = PullObjectRequest(node=self.node, run_id=self.run.run_id, object_id=part)
             response = self._runtime_client.PullObject(request)
@@ -155,7 +160,7 @@ class CarefulGrid(HttpGrid):
         return message
 
     def _error(self, asked: str, code: int) -> Message:
-        """Return an error reply to one of our messages, as Flower makes them up itself."""
+        """Return an error reply to a message, in the form of Flower's own error replies."""
         metadata = Metadata(
             run_id=self.run.run_id,
             message_id="",
@@ -171,7 +176,7 @@ class CarefulGrid(HttpGrid):
 
 
 def _parts(tree: ObjectTree) -> list[str]:
-    """Return the ids of all parts of a reply; a ValueError says that there are too many."""
+    """Return the ids of all parts of a reply; raise a ValueError if there are none or too many."""
     parts = list(dict.fromkeys(each.object_id for each in iterate_object_tree(tree)))
     if not 0 < len(parts) <= _MAX_OBJECTS:
         raise ValueError("it has too many parts")

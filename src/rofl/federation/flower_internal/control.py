@@ -1,4 +1,4 @@
-"""The SuperLink's control API, which registers nodes and starts runs; it is open on this machine's loopback only."""
+"""A client of the SuperLink's control API, which registers nodes and starts runs; it is open on loopback only."""
 
 import hashlib
 
@@ -56,7 +56,7 @@ class Control:
     def start_run(self) -> int:
         """Start a run and return its id.
 
-        Flower ties a run to an app bundle. Ours holds no code, since each side runs the rofl that it has installed.
+        Flower requires an app bundle for a run. This one holds no code, since each side runs its installed rofl.
         """
         content, _ = build_fab_from_files({"pyproject.toml": _APP.encode(), "LICENSE": b"Apache-2.0\n"})
         fab = Fab(hashlib.sha256(content).hexdigest(), content, {})

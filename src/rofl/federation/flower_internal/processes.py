@@ -1,4 +1,4 @@
-"""Flower's programs, SuperLink and SuperNode, as child processes that end with their parent."""
+"""Flower's SuperLink and SuperNode as child processes that end with their parent."""
 
 import os
 import secrets
@@ -13,20 +13,20 @@ from types import TracebackType
 
 from rofl.errors import UserError
 
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run by its path: as a module it would import all of rofl
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run as a script: as a module it would import all of rofl
 _SUPERNODE = Path(__file__).with_name("supernode_program.py")
 _GRACE = 5.0  # seconds that a program has to end after SIGTERM
-_START = 300.0  # seconds that a program has to listen; a busy machine may take a minute, and one that ended is noticed
+_START = 300.0  # seconds that a program has to listen; a busy machine may take a minute
 
 
 class FlowerProcess:
-    """A Flower program in a process group of its own, below a supervisor.
+    """A Flower program in its own process group, under a supervisor.
 
-    The supervisor ends the program when this process is gone, even after kill -9.
+    The supervisor ends the program when the parent process is gone, even after kill -9.
 
     Args:
         command: The program's name and arguments; the program is taken from the folder of this Python.
-        home: A folder for its log and for what Flower writes.
+        home: A folder for the log and for Flower's own files.
         name: The name of the log, without its suffix.
     """
 
@@ -34,14 +34,14 @@ class FlowerProcess:
         self.log = home / f"{name}.log"
         program = Path(sys.executable).parent / command[0]
         quiet = {"FLWR_HOME": str(home / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-        with open(self.log, "ab") as log:
+        with open(self.log, "ab") as log:  # for the supervisor itself, which opens it again for the program
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_SUPERVISOR), str(program), *command[1:]],
+                [sys.executable, "-P", str(_SUPERVISOR), str(self.log), str(program), *command[1:]],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **quiet},
-                start_new_session=True,  # so that Ctrl-C reaches this process only, which then ends it
+                start_new_session=True,  # Ctrl-C must reach only this process, which then ends the program
             )
 
     def __enter__(self) -> "FlowerProcess":
@@ -54,7 +54,7 @@ class FlowerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the program still runs."""
+        """Whether the program is still running."""
         return self._process.poll() is None
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class FlowerProcess:
             self._process.wait()
 
     def last_log_line(self) -> str:
-        """Return the last line of its log that is not empty."""
+        """Return the last non-empty line of the program's log."""
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1] if lines else "its log is empty"
 
@@ -76,7 +76,7 @@ class FlowerProcess:
         """Wait until the program listens on a port of this machine.
 
         Raises:
-            UserError: If it ends before, or does not listen within `seconds`.
+            UserError: If the program ends, or does not listen within `seconds`.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.running:
@@ -89,12 +89,12 @@ class FlowerProcess:
 
 
 def start_superlink(home: Path, port: int, secret: Path, tls: tuple[Path, Path, Path] | None) -> FlowerProcess:
-    """Start a SuperLink that listens on this machine's loopback only.
+    """Start a SuperLink that listens on loopback only.
 
     Args:
-        home: A folder for its log and for what Flower writes.
-        port: Where it listens.
-        secret: A file; only programs that know its content get tasks.
+        home: A folder for the log and for Flower's own files.
+        port: The port to listen on.
+        secret: A file; only programs that know its content can acquire tasks.
         tls: The authority's certificate, the coordinator's, and its private key; None for plain HTTP.
     """
     security = ["--insecure"]
@@ -117,9 +117,9 @@ def start_supernode(
     """Start a SuperNode, which connects a site to the coordinator.
 
     Args:
-        home: A folder for its log and for what Flower writes.
-        port: Where it offers its tasks, on this machine's loopback.
-        secret: A file; only programs that know its content get tasks.
+        home: A folder for the log and for Flower's own files.
+        port: The loopback port at which it offers its tasks.
+        secret: A file; only programs that know its content can acquire tasks.
         superlink: The coordinator's host and port.
         client: The site's number, counted from 0.
         tls: The authority's certificate and the site's private key; None for plain HTTP.
@@ -146,7 +146,7 @@ def new_secret(home: Path) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of this machine that no program uses."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,9 @@
-"""Runs Flower tasks in this process.
+"""Execution of Flower tasks in this process.
 
-Flower by itself starts a new process for every message to a ClientApp, which takes seconds with torch, and installs
-and runs the code that the coordinator's run brings along. Here the site's own process acquires the tasks of its
-SuperNode and runs the ClientApp that is installed at the site: nothing that came over the network is ever executed.
-This needs parts of flwr that may change with any version, hence the exact version in pyproject.toml (decision 9).
+By default, Flower starts a new process for every message to a ClientApp, which takes seconds with torch, and installs
+and runs the code in the coordinator's app bundle. Here the site's own process acquires the tasks of its SuperNode and
+calls the ClientApp that is installed at the site, so that no code from the network is ever executed. This needs parts
+of flwr that may change with any version, hence the exact version in pyproject.toml (decision 9).
 """
 
 import time
@@ -42,12 +42,12 @@ _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class TaskClient:
-    """A client of the runtime API of a SuperLink or SuperNode on this machine, which gives out tasks.
+    """A client of the runtime API of a SuperLink or SuperNode on this machine, which hands out tasks.
 
     Args:
         address: Host and port.
-        secret: Shared with the SuperLink or SuperNode, so that no other user of this machine can acquire tasks.
-        ca: The certificate of the authority, where the address speaks TLS; None for plain HTTP.
+        secret: A secret shared with the SuperLink or SuperNode, so that no other local user can acquire tasks.
+        ca: The certificate of the authority for TLS; None for plain HTTP.
     """
 
     def __init__(self, address: str, secret: bytes, ca: bytes | None = None) -> None:
@@ -63,7 +63,7 @@ class TaskClient:
         )
 
     def acquire(self, kind: str) -> str | None:
-        """Return the token of a task of this kind that waits to be done; None where there is none."""
+        """Acquire a waiting task of a kind and return its token; None if there is none."""
         response = self._client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
         return response.token if response.HasField("task") and response.token else None
 
@@ -86,7 +86,7 @@ class TaskClient:
 
 
 def retry_fast(client: RuntimeHttpClient) -> RuntimeHttpClient:
-    """Make a client poll every 50 ms for an object that was announced; Flower waits for a second, then for two."""
+    """Make a client poll every 50 ms for an announced object; Flower's own client waits one second, then two."""
     pull = client.PullObject
 
     def pull_until_available(request: PullObjectRequest) -> PullObjectResponse:
@@ -102,13 +102,13 @@ def retry_fast(client: RuntimeHttpClient) -> RuntimeHttpClient:
 
 
 def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]) -> bool:
-    """Do one task of a SuperNode, and return whether there was one.
+    """Execute one task of a SuperNode, and return whether there was one.
 
-    An exception becomes an error reply, and the client state stays as it was. The reply names the exception's type
-    only, since its text may name files or samples; a `ProtocolError` and a `Refusal` are sent whole.
+    An exception becomes an error reply, and the client state stays unchanged. The reply contains only the exception's
+    type, since its text may name files or samples. The text of a `ProtocolError` or a `Refusal` is sent.
 
     Args:
-        tasks: Where the SuperNode's tasks are.
+        tasks: The client that acquires the SuperNode's tasks.
         app: The ClientApp.
     """
     token = tasks.acquire(TaskType.CLIENT_APP)
@@ -137,11 +137,11 @@ def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]
 
 @contextmanager
 def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
-    """Acquire the one run of a SuperLink, and yield its Grid; the run is over with the block."""
+    """Acquire the only run of a SuperLink, and yield its Grid; the run ends with the block."""
     while (token := tasks.acquire(TaskType.SERVER_APP)) is None:
         time.sleep(_POLL)
     grid = CarefulGrid(tasks.address, tasks.ca, token)
-    grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry for ever
+    grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry forever
     client = tasks.open(token)
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
     heartbeat.start()
@@ -162,7 +162,7 @@ def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
 
 
 def deactivate_node(superlink: str, node: int, ca: bytes, key: Path) -> None:
-    """Take a node off the SuperLink's list of connected nodes; its process was killed and could not do it itself.
+    """Remove the node of a killed process from the SuperLink's list of connected nodes.
 
     Args:
         superlink: The coordinator's host and port.

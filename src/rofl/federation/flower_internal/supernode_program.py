@@ -1,8 +1,8 @@
-"""Flower's SuperNode, which looks for answers sooner: `python supernode_program.py flower-supernode ARGUMENTS`.
+"""Flower's SuperNode with shorter polling intervals: `python supernode_program.py flower-supernode ARGUMENTS`.
 
-After it has handed out a request, Flower's own program looks for the answer every half second, so that each exchange
-takes as long; a round with masks has two. Here it looks after 20 ms, and then less and less often. Imports nothing of
-rofl, so that it starts fast.
+Flower's own program polls every half second for the answer to a request, which delays each exchange; a round with masks
+has two. This program polls after 20 ms first, and then at growing intervals. Imports nothing of rofl, so that it starts
+fast.
 """
 
 import sys
@@ -11,12 +11,12 @@ from importlib import import_module
 from typing import Any
 
 _FLOWERS_WAIT = 0.5  # seconds, in flwr.supernode.start_client_internal
-_FIRST, _GROWTH = 0.02, 1.15  # seconds of the first wait, and how much longer the next one is
-_STREAK = 0.2  # seconds between two waits that are for the same answer, at most
+_FIRST, _GROWTH = 0.02, 1.15  # seconds of the first wait, and the factor for the next one
+_STREAK = 0.2  # largest number of seconds between two waits for the same answer
 
 
 class PatientTime:
-    """The module `time`, with a `sleep` that is short where Flower waits for an answer."""
+    """A replacement of the module `time` whose `sleep` is shorter when Flower waits for an answer."""
 
     def __init__(self) -> None:
         self._wait, self._ended = _FIRST, 0.0
@@ -25,7 +25,7 @@ class PatientTime:
         return getattr(time, name)
 
     def sleep(self, seconds: float) -> None:
-        """Wait; for half a second at most, but at first much shorter."""
+        """Sleep; Flower's wait for an answer starts at 20 ms and grows to half a second."""
         if seconds != _FLOWERS_WAIT:
             time.sleep(seconds)
             return

@@ -1,7 +1,7 @@
 """Authentication at the gateway: the signature in a request's headers, checked before its body is read.
 
-A SuperNode signs the time of each request with its key, and sends both with its public key. The SuperLink checks the
-same again, and that the node in the request is the key's.
+A SuperNode signs the time of each request, and sends the time, the signature and its public key. The SuperLink repeats
+this check, and also checks that the node in the request belongs to the key.
 """
 
 import binascii
@@ -16,16 +16,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 PUBLIC_KEY, SIGNATURE, TIMESTAMP = b"flwr-public-key", b"flwr-signature", b"flwr-timestamp"  # Flower's headers
-MAX_AHEAD, MAX_BEHIND = 5.0, 305.0  # seconds that a site's clock may differ, as Flower has it
-_MAX_HEADER = 4096  # bytes of each of these
+MAX_AHEAD, MAX_BEHIND = 5.0, 305.0  # seconds that a site's clock may differ, as in Flower
+_MAX_HEADER = 4096  # bytes of each of these headers
 
 
 class RefusedError(Exception):
     """A request that is not forwarded.
 
     Args:
-        reason: Why, for the site; it fits after "it was refused: ".
-        site: The site's name, where the request is really a site's; "" for a stranger's.
+        reason: The reason, for the site; it fits after "it was refused: ".
+        site: The site's name, if the request has a valid signature of a site; "" for a stranger.
     """
 
     def __init__(self, reason: str, site: str = "") -> None:
@@ -35,13 +35,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class AdmittedKey:
-    """A key that may be used.
+    """A key that the gateway knows.
 
     Attributes:
         site: The site's name.
-        key: Its public key, as PEM.
-        expires: When it ends, in seconds since 1970; 0 for never.
-        revoked: Whether it was revoked: then the site is told so.
+        key: The site's public key, as PEM.
+        expires: When the key expires, in seconds since 1970; 0 for never.
+        revoked: Whether the key was revoked; the site is then refused with that reason.
     """
 
     site: str
@@ -51,11 +51,11 @@ class AdmittedKey:
 
 
 def signed_headers(key: ec.EllipticCurvePrivateKey, late: float = 0.0) -> dict[str, str]:
-    """Return the headers with which a site shows its key, as a SuperNode makes them.
+    """Return the headers that authenticate a site, in the same form as a SuperNode sends them.
 
     Args:
         key: The site's private key.
-        late: Seconds by which its clock is late; for tests.
+        late: Seconds by which the site's clock is late; for tests.
     """
     stamp = (datetime.now(UTC) - timedelta(seconds=late)).isoformat()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -72,18 +72,19 @@ class Admission:
 
     @property
     def keys(self) -> frozenset[bytes]:
-        """The keys that are admitted now."""
+        """The keys that are not revoked."""
         return frozenset(each.key for each in self._keys.values() if not each.revoked)
 
     def check(self, headers: Iterable[tuple[bytes, bytes]], now: float | None = None) -> AdmittedKey:
         """Return the key that signed a request.
 
         Args:
-            headers: Of the request, with names in lower case.
-            now: The time in seconds since 1970; the clock's where None.
+            headers: The headers of the request, with names in lower case.
+            now: The time in seconds since 1970; the current time if None.
 
         Raises:
-            RefusedError: If a header is missing, the key is not admitted, or the signature is wrong or not of now.
+            RefusedError: If a header is missing or too long, the key is unknown, revoked or expired, or the signature
+                is wrong or has another time.
         """
         found = dict(headers)
         public, signature, stamp = (found.get(name, b"") for name in (PUBLIC_KEY, SIGNATURE, TIMESTAMP))

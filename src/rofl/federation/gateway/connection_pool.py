@@ -1,26 +1,26 @@
-"""The open connections of a gateway, and the choice of those to close when there are too many.
+"""The open connections of a gateway, with limits on their number.
 
-Whoever has not shown an admitted key yet is a stranger. Strangers are few: a site shows its key with its first request,
-a moment after it has connected. When there is no room for a new one, the oldest stranger goes: a site that has just
-connected is never the oldest, so that even those who reconnect without end keep no site out.
+A connection is a stranger until it has presented an admitted key. A site presents its key with its first request, right
+after connecting, so a small number of strangers is enough. When the limit is reached, the oldest stranger is closed. A
+site that has just connected is never the oldest, so that clients that reconnect endlessly cannot keep sites out.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-MAX_STRANGERS = 128  # in all
-MAX_PER_ADDRESS = 32  # strangers of one address
+MAX_STRANGERS = 128  # strangers in total
+MAX_PER_ADDRESS = 32  # strangers from one address
 MAX_PER_KEY = 32  # connections of one site
 
 
 @dataclass(eq=False)
 class OpenConnection:
-    """A connection, from its acceptance to its end.
+    """An open connection.
 
     Attributes:
-        address: Of the other side, without its port.
-        key: The key that it has shown; empty for a stranger.
-        abort: Closes it at once.
+        address: The address of the other side, without its port.
+        key: The key that the other side presented; empty for a stranger.
+        abort: Closes the connection at once.
     """
 
     address: str
@@ -32,17 +32,17 @@ class ConnectionPool:
     """All open connections.
 
     Args:
-        strangers: How many strangers there may be.
-        per_address: How many of them may have the same address.
-        per_key: How many connections a site may have.
+        strangers: The largest number of strangers.
+        per_address: The largest number of strangers from one address.
+        per_key: The largest number of connections of one site.
     """
 
     def __init__(
         self, strangers: int = MAX_STRANGERS, per_address: int = MAX_PER_ADDRESS, per_key: int = MAX_PER_KEY
     ) -> None:
         self._limits = strangers, per_address, per_key
-        self._groups: dict[tuple[str, bytes], dict[OpenConnection, None]] = {}  # see `_group`; the oldest first
-        self.turned_away = 0  # strangers that had to go
+        self._groups: dict[tuple[str, bytes], dict[OpenConnection, None]] = {}  # see `_group`; oldest first
+        self.turned_away = 0  # strangers that were closed to make room
 
     def __iter__(self) -> Iterator[OpenConnection]:
         return iter([connection for group in self._groups.values() for connection in group])
@@ -53,7 +53,7 @@ class ConnectionPool:
         return sum(len(group) for (_, key), group in self._groups.items() if not key)
 
     def add(self, connection: OpenConnection) -> None:
-        """Enter a new connection as a stranger, after making room for it."""
+        """Add a new connection as a stranger, and close another one if a limit is reached."""
         most, per_address, _ = self._limits
         own = self._groups.get(_group(connection), {})
         if len(own) >= per_address:
@@ -63,7 +63,7 @@ class ConnectionPool:
         self._groups.setdefault(_group(connection), {})[connection] = None
 
     def promote(self, connection: OpenConnection, key: bytes) -> None:
-        """Move a connection that has shown an admitted key to those of its site."""
+        """Assign a connection that has presented an admitted key to its site."""
         if connection.key == key:
             return
         self.remove(connection)
@@ -74,7 +74,7 @@ class ConnectionPool:
         self._groups.setdefault(_group(connection), {})[connection] = None
 
     def remove(self, connection: OpenConnection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         name = _group(connection)
         group = self._groups.get(name, {})
         group.pop(connection, None)
@@ -82,7 +82,7 @@ class ConnectionPool:
             self._groups.pop(name, None)
 
     def close_key(self, key: bytes) -> None:
-        """Close all connections of a site, whose key is not admitted any more."""
+        """Close all connections of a site whose key is no longer admitted."""
         for connection in list(self._groups.get(("", key), {})):
             self.remove(connection)
             connection.abort()
@@ -95,5 +95,5 @@ class ConnectionPool:
 
 
 def _group(connection: OpenConnection) -> tuple[str, bytes]:
-    """Return what connections are counted by: a stranger's address, or a site's key."""
+    """Return the group that a connection counts in: a stranger's address, or a site's key."""
     return ("", connection.key) if connection.key else (connection.address, b"")

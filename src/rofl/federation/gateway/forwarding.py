@@ -1,4 +1,4 @@
-"""Passing requests of sites on to the SuperLink, and its responses back."""
+"""Forwarding of sites' requests to the SuperLink, and of its responses to the sites."""
 
 import asyncio
 import ssl
@@ -26,7 +26,7 @@ CALLS = frozenset(
         "send-node-heartbeat",
     }
 )
-# The coordinator registers sites that have keys. Sites without keys, which must be on this machine, do it themselves.
+# The coordinator registers sites with keys. Sites without keys, which must be on this machine, register themselves.
 REGISTRATION = frozenset({"register-node", "unregister-node"})
 PREFIX = b"/v1/fleet/"
 _PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
@@ -34,7 +34,7 @@ _PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
 _POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
 _MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
-_REST, _LONGEST_REST = 3.0, 2.0  # times as long as the last poll took, and seconds: polls leave room for other calls
+_REST, _LONGEST_REST = 3.0, 2.0  # pause after a poll, as a multiple of its time and at most in seconds
 _TIMEOUT = httpx.Timeout(60.0).as_dict()
 _ONE_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
@@ -44,23 +44,23 @@ _HELD = {PREFIX + b"pull-messages": has_no_message, PREFIX + b"pull-object": obj
 
 
 class TooLargeError(Exception):
-    """A body has more bytes than are accepted."""
+    """The body of a request is too large."""
 
 
 class Forwarder:
     """Forwards requests to a SuperLink.
 
     Args:
-        superlink: Its URL.
-        ca: The authority that signed its certificate; None if it speaks plain HTTP.
-        hold: Seconds for which a poll for a message is held until there is one (long polling).
-        max_bytes: The largest request that is accepted.
+        superlink: The URL of the SuperLink.
+        ca: The certificate of the authority that signed the SuperLink's; None if it speaks plain HTTP.
+        hold: Seconds for which a poll without a result is held (long polling).
+        max_bytes: The size of the largest accepted request.
     """
 
     def __init__(self, superlink: str, ca: Path | None, hold: float, max_bytes: int) -> None:
         self._superlink, self._hold, self._max_bytes = superlink, hold, max_bytes
-        # A transport and not a client: no cookies, redirects, proxies from the environment, or lines in the log. The
-        # SuperLink closes a connection that is idle for 5 s, so it is dropped well before that.
+        # A transport instead of a client avoids cookies, redirects, proxies from the environment, and log lines. The
+        # SuperLink closes connections that are idle for 5 s, so they are dropped here well before that.
         self.transport = httpx.AsyncHTTPTransport(
             verify=ssl.create_default_context(cafile=ca) if ca else False,
             trust_env=False,
@@ -70,14 +70,14 @@ class Forwarder:
         self._held = 0
 
     async def forward(self, request: Request, path: bytes) -> Response:
-        """Return the SuperLink's response; a poll that brings nothing yet is held.
+        """Forward a request and return the SuperLink's response; hold a poll that has no result yet.
 
-        A large body, whose length must be declared, is passed on as it arrives, and never held in memory. The status is
-        413 for a body that is too large, and 503 where the SuperLink does not answer, on which a SuperNode tries again.
+        A large body, whose length must be declared, is streamed and never held in memory. The status is 413 if a body
+        is too large, and 503 if the SuperLink does not answer; a SuperNode retries after 503.
 
         Args:
             request: The site's request.
-            path: Its path, which is one of Flower's.
+            path: The path of the request, which is one of Flower's.
         """
         declared = request.headers.get("content-length", "")
         is_large = path == _PUSH_OBJECT and bool(declared)
@@ -98,14 +98,14 @@ class Forwarder:
         except TooLargeError:
             return Response(status_code=413, headers={"connection": "close"})
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
-        except (httpx.TransportError, asyncio.CancelledError):  # the latter when the gateway stops
-            return Response(status_code=503)  # the status on which a SuperNode tries again
+            return Response(status_code=400)  # no one receives it
+        except (httpx.TransportError, asyncio.CancelledError):  # cancelled when the gateway stops
+            return Response(status_code=503)  # a SuperNode retries after this status
 
     def _forwarded(
         self, request: Request, path: bytes, body: bytes | AsyncIterator[bytes], length: str = ""
     ) -> httpx.Request:
-        """Return the request for the SuperLink; `length` is that of a body that is not there yet, if it is known."""
+        """Return the request for the SuperLink; `length` is the declared length of a streamed body."""
         headers = [pair for pair in end_to_end(request.headers.raw) if pair[0] not in _REWRITTEN]
         headers += [(b"content-length", length.encode())] if length else []
         url = self._superlink + path.decode()
@@ -114,18 +114,18 @@ class Forwarder:
     async def _poll_until_ready(
         self, request: Request, forwarded: httpx.Request, response: Response, is_pending: Callable[[bytes], bool]
     ) -> Response:
-        """Repeat a call until its response brings something, and return the last response when time is up.
+        """Repeat a call until its response has a result, or `hold` seconds have passed; return the last response.
 
-        The SuperLink hands out a message once, so none is pulled on behalf of a site that has disconnected. A message
-        is still lost if the site disconnects during a poll, as it could be without a gateway, or if its connection is
-        cut without notice, when polls go on for at most `hold` seconds. The coordinator sends it again only when the
-        site connects again.
+        The SuperLink hands out each message once, so polling stops when the site has disconnected. A message can still
+        be lost: if the site disconnects during a poll, as without a gateway, or if its connection breaks without
+        notice, since polling then continues for up to `hold` seconds. The coordinator sends a lost message again only
+        when the site reconnects.
 
         Args:
             request: The site's request.
-            forwarded: The same, for the SuperLink.
+            forwarded: The same request for the SuperLink.
             response: The SuperLink's first response.
-            is_pending: Returns whether the body of a response with status 200 brings nothing yet.
+            is_pending: Returns whether the body of a response with status 200 has no result yet.
         """
         end, took = time.monotonic() + self._hold, 0.0
         self._held += 1
@@ -151,7 +151,7 @@ class Forwarder:
 
 
 async def _limited(parts: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """Yield the parts of a body; `content-length` may be missing or wrong, so that bytes are counted as they arrive."""
+    """Yield the parts of a body, and count bytes as they arrive, since `content-length` may be missing or wrong."""
     size = 0
     async for part in parts:
         size += len(part)
@@ -161,7 +161,7 @@ async def _limited(parts: AsyncIterator[bytes], most: int) -> AsyncIterator[byte
 
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers without those that concern one connection only (RFC 9110, section 7.6.1)."""
+    """Return the headers without connection-specific ones (RFC 9110, section 7.6.1)."""
     pairs = [(name.lower(), value) for name, value in headers]
     named = {name.strip().lower() for key, value in pairs if key == b"connection" for name in value.split(b",")}
     return [pair for pair in pairs if pair[0] not in _ONE_HOP | named]

@@ -1,4 +1,4 @@
-"""The settings of a gateway."""
+"""The settings of the gateway's process, and its TLS context."""
 
 import ssl
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """All that a gateway needs to know at its start, as JSON can hold it.
+    """The settings of a gateway at its start; all fields can be written as JSON.
 
     Attributes:
-        instance: A random name; a site that sees another one knows that the coordinator was restarted.
-        version: Of rofl.
+        instance: A random name of this start; when it changes, sites know that the coordinator was restarted.
+        version: The version of rofl.
         superlink: The SuperLink's URL.
         superlink_ca: The file of the authority that signed the SuperLink's certificate; "" if it speaks plain HTTP.
         certificate: The file of the gateway's own certificate; "" for plain HTTP, on this machine only.
-        key: The file of its private key.
-        hold: Seconds for which a poll for a message is held until there is one.
-        max_bytes: The largest request that is accepted.
+        key: The file of the gateway's private key.
+        hold: Seconds for which a poll without a result is held (long polling).
+        max_bytes: The size of the largest accepted request.
     """
 
     instance: str
@@ -30,7 +30,7 @@ class GatewaySettings:
 
 
 def server_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return the TLS of a server: 1.2 or newer, and no renegotiation.
+    """Return a TLS context for a server, with TLS 1.2 or newer and without renegotiation.
 
     Raises:
         OSError: If the files cannot be used together.

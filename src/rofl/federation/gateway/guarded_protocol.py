@@ -1,25 +1,26 @@
-"""HTTP on one connection, with limits on how long it may wait for the other side."""
+"""The HTTP protocol of one connection, with limits on how long it may wait for the other side."""
 
 import asyncio
 import time
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rofl.federation.gateway.connection_pool import ConnectionPool, OpenConnection
 
 _HEADERS = 10.0  # seconds from the connection, or from the last response, to the end of a request's headers
-_BODY = 30.0  # seconds in which a body must go on
+_BODY = 30.0  # seconds in which more of a body must arrive
 
 
 class GuardedProtocol(H11Protocol):
-    """HTTP on one connection, which knows for how long it has been waiting for the other side.
+    """The HTTP protocol of one connection, which measures how long it has waited for the other side.
 
     Args:
-        config: Of uvicorn.
-        server_state: Of uvicorn: all connections and tasks.
-        connection: This one, as the pool knows it.
-        pool: All connections.
+        config: The configuration of uvicorn.
+        server_state: The connections and tasks of uvicorn.
+        connection: The pool's entry for this connection.
+        pool: The pool of all connections.
     """
 
     def __init__(
@@ -34,22 +35,25 @@ class GuardedProtocol(H11Protocol):
         self._last_data = self._idle_since = time.monotonic()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, once TLS is made."""
+        """Start the connection after the TLS handshake."""
         super().connection_made(transport)
         self._connection.abort = transport.abort
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection from the pool."""
         self._pool.remove(self._connection)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in some bytes of a request."""
+        """Handle received bytes and note the time; close the connection if they are not HTTP after a response began."""
         self._last_data = time.monotonic()
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start waiting for the next request."""
         self._idle_since = time.monotonic()
         super().on_response_complete()
 

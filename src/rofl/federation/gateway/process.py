@@ -1,4 +1,4 @@
-"""The gateway as a process of its own, as the coordinator sees it."""
+"""The coordinator's handle of the gateway process."""
 
 import ipaddress
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from base64 import b64encode
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,30 +21,33 @@ from rofl.core.version import __version__
 from rofl.errors import UserError
 from rofl.federation.gateway.admission import AdmittedKey
 from rofl.federation.gateway.gateway_settings import GatewaySettings, server_context
+from rofl.federation.log_throttle import LogThrottle
 
-_MAX_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is good for 300 s
+_MAX_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is valid for 300 s
 _GRACE = 3.0  # seconds that the process has to end
 
 
 class Gateway:
-    """Serves sites in a process of its own, from `__enter__` to `__exit__`.
+    """Runs the gateway in a separate process, from `__enter__` to `__exit__`.
 
-    The socket belongs to this process, so that connections wait, and are not refused, while the gateway is restarted.
+    The listening socket belongs to the calling process, so that connections wait and are not refused while the gateway
+    is restarted.
 
     Args:
-        address: Where sites reach it, as `host:port`; port 0 takes a free one.
-        settings: Of the gateway.
-        keys: That are admitted; not used without TLS.
-        log: Where what goes wrong in the process is written.
+        address: The address to listen on, as `host:port`; port 0 takes a free port.
+        settings: The settings of the gateway.
+        keys: The sites' keys; not used without TLS.
+        log: The file for the errors of the process.
 
     Attributes:
-        port: The port it listens on, once entered.
+        port: The port that it listens on, after `__enter__`.
     """
 
     def __init__(self, address: str, settings: GatewaySettings, keys: Iterable[AdmittedKey], log: Path) -> None:
         self.settings, self.port = settings, 0
         self._address, self._keys, self._log = address, list(keys), log
-        self._refusals = deque[str](maxlen=100)
+        self._refusals, self._counting = Counter[str](), threading.Lock()  # since the last look, by reason
+        self._throttle = LogThrottle()
 
     def __enter__(self) -> Self:
         self._listener = listen(self._address, self.settings)
@@ -57,7 +60,7 @@ class Gateway:
     ) -> None:
         self._listener.close()
         with suppress(OSError):
-            self._stdin.close()  # which ends it
+            self._stdin.close()  # ends the process
         try:
             self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -66,20 +69,26 @@ class Gateway:
         self._reader.join()
 
     def set_keys(self, keys: Iterable[AdmittedKey]) -> None:
-        """Admit these keys from now on."""
+        """Replace the admitted keys."""
         self._keys = list(keys)
-        with suppress(OSError):  # where the process is gone, `refresh` starts another
+        with suppress(OSError):  # if the process has ended, `refresh` starts another
             self._send_keys()
 
     def refresh(self) -> list[str]:
-        """Start the process again if it has ended, and return why sites were refused since the last call."""
+        """Restart the process if it has ended, and return messages about refused sites.
+
+        The first refusal of a kind is returned at once, later ones together once a minute, however often a site tries.
+        """
         if self._process.poll() is not None:
             self._reader.join()
             with suppress(OSError):
                 self._stdin.close()
             self._start()
-        reasons = [self._refusals.popleft() for _ in range(len(self._refusals))]
-        return list(dict.fromkeys(reasons))
+        with self._counting:
+            refusals, self._refusals = self._refusals, Counter[str]()
+        told = [(reason, self._throttle.note(reason, times)) for reason, times in refusals.items()]
+        told += filter(None, [self._throttle.overdue()])
+        return [_refusal_sentence(reason, times) for reason, times in told if times]
 
     def _start(self) -> None:
         descriptor = self._listener.fileno()
@@ -113,20 +122,26 @@ class Gateway:
     def _read_refusals(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         with process.stdout as lines:
-            self._refusals.extend(json.loads(line) for line in lines)
+            for line in lines:
+                with self._counting:
+                    self._refusals[json.loads(line)] += 1
+
+
+def _refusal_sentence(reason: str, times: int) -> str:
+    return f"A site was refused: {reason}." if times == 1 else f"Sites were refused {times} times, last: {reason}."
 
 
 def make_settings(
     superlink: str, tls: tuple[Path, Path] | None, superlink_ca: Path | None, hold: float = 5.0, max_bytes: int = 2**31
 ) -> GatewaySettings:
-    """Return the settings of a new start of the coordinator.
+    """Return gateway settings with a new random instance name.
 
     Args:
-        superlink: Where the SuperLink listens, as `host:port`.
-        tls: Certificate and private key; None for plain HTTP, which is refused for addresses that others can reach.
+        superlink: The address of the SuperLink, as `host:port`.
+        tls: The files of certificate and private key; None for plain HTTP, which `listen` allows on loopback only.
         superlink_ca: The authority that signed the SuperLink's certificate; None if the SuperLink speaks plain HTTP.
-        hold: Seconds for which a poll for a message is held until there is one (long polling).
-        max_bytes: The largest request that is accepted.
+        hold: Seconds for which a poll without a result is held (long polling).
+        max_bytes: The size of the largest accepted request.
     """
     if not 0 <= hold <= _MAX_HOLD:
         raise ValueError(f"hold must be from 0 to {_MAX_HOLD}, not {hold}")
@@ -144,7 +159,7 @@ def make_settings(
 
 
 def listen(address: str, settings: GatewaySettings) -> socket.socket:
-    """Return a socket that listens on an address; without TLS only where no other machine can reach it.
+    """Return a socket that listens on an address; without TLS only loopback addresses are allowed.
 
     Raises:
         UserError: If the certificate cannot be used, or the address is malformed, in use, or may not be listened on.

@@ -1,4 +1,4 @@
-"""Accepts connections of sites, within limits, and answers their requests."""
+"""The gateway's HTTP server: accepts connections within limits, and answers requests."""
 
 import asyncio
 import gc
@@ -19,21 +19,21 @@ from rofl.federation.gateway.forwarding import CALLS, PREFIX, REGISTRATION, Forw
 from rofl.federation.gateway.gateway_settings import GatewaySettings, server_context
 from rofl.federation.gateway.guarded_protocol import GuardedProtocol
 
-INSTANCE_PATH = b"/v1/rofl"  # our own, for sites that check whether the coordinator is there
+INSTANCE_PATH = b"/v1/rofl"  # not part of Flower; sites use it to check whether the coordinator answers
 _HANDSHAKE = 10.0  # seconds for TLS
-_SWEEP = 1.0  # seconds between two looks for connections that wait for too long
-_GARBAGE = 100  # closed connections whose memory may wait for Python's own schedule
-_BACKLOG = 512  # connections that the system keeps until they are accepted
+_SWEEP = 1.0  # seconds between two checks for connections that wait too long
+_GARBAGE = 100  # closed connections after which garbage is collected explicitly
+_BACKLOG = 512  # connections that the system queues until they are accepted
 
 
 class GatewayServer:
     """Serves sites on a socket until it is stopped.
 
     Args:
-        settings: Of this start.
-        listener: A socket that listens already.
-        keys: That are admitted; not used without TLS, where all sites are on this machine.
-        on_refused: Called with the reason where a site, not a stranger, is refused.
+        settings: The settings of the gateway.
+        listener: A listening socket.
+        keys: The sites' keys; not used without TLS, since all sites are then on this machine.
+        on_refused: Called with the reason when a site, not a stranger, is refused.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class GatewayServer:
         self.pool = ConnectionPool()
         self._admission = Admission(keys)
         secure = bool(settings.certificate)
-        # Compared with the bytes of a request as they came: no decoding, no dots, no second slash.
+        # Compared with the raw bytes of a request: no decoding, no dots, no second slash.
         self._paths = {PREFIX + call.encode() for call in (CALLS if secure else CALLS | REGISTRATION)}
         self._tls = server_context(settings.certificate, settings.key) if secure else None
         ca = Path(settings.superlink_ca) if settings.superlink_ca else None
@@ -64,17 +64,17 @@ class GatewayServer:
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
-                timeout_keep_alive=15,  # a SuperNode drops an idle connection after 5 s; it should be the first to
+                timeout_keep_alive=15,  # longer than the 5 s after which a SuperNode drops an idle connection
                 timeout_graceful_shutdown=1,
             )
         )
 
     def stop(self) -> None:
-        """End `run` soon; may be called from another thread."""
+        """Ask `run` to end; may be called from another thread."""
         self._server.should_exit = self._forwarder.stopping = True
 
     def set_keys(self, keys: Iterable[AdmittedKey]) -> None:
-        """Admit these keys from now on, and close connections of others."""
+        """Replace the admitted keys, and close connections of keys that are no longer admitted."""
         before = self._admission.keys
         self._admission = Admission(keys)
         for key in before - self._admission.keys:
@@ -91,7 +91,7 @@ class GatewayServer:
                 worker.cancel()
             await asyncio.gather(*workers, *self._server.server_state.tasks, return_exceptions=True)
         self._listener.close()
-        for connection in self.pool:  # of peers that do not close their side
+        for connection in self.pool:  # peers that do not close their side
             connection.abort()
 
     async def _accept(self) -> None:
@@ -100,18 +100,18 @@ class GatewayServer:
         while True:
             try:
                 line, address = await loop.sock_accept(self._listener)
-            except OSError:  # the other side is gone already, or there are too many open files
+            except OSError:  # the other side has disconnected, or there are too many open files
                 await asyncio.sleep(0.05)
                 continue
             connection = OpenConnection(str(address[0]) if address else "")
             task = asyncio.create_task(self._open(line, connection))
-            opening.add(task)  # the loop itself keeps no reference
+            opening.add(task)  # the loop keeps only a weak reference
             task.add_done_callback(opening.discard)
             connection.abort = partial(_cancel, task, line)
             self.pool.add(connection)
 
     async def _open(self, line: socket.socket, connection: OpenConnection) -> None:
-        """Make TLS, if it is used, and hand the connection to the protocol; nothing is made for a silent one."""
+        """Do the TLS handshake, if TLS is used, and start the protocol; wait for the first byte before that."""
         loop, config = asyncio.get_running_loop(), self._server.config
         timeout = {"ssl_handshake_timeout": _HANDSHAKE, "ssl_shutdown_timeout": 2.0} if self._tls else {}
         try:
@@ -123,12 +123,12 @@ class GatewayServer:
                 ssl=self._tls,
                 **timeout,
             )
-        except OSError:  # nothing came, no TLS, or not in time
+        except OSError:  # no data, no TLS, or not in time
             self.pool.remove(connection)
             line.close()
 
     async def _sweep(self) -> None:
-        """Close connections that wait for too long; free the memory of closed ones, which refer to themselves."""
+        """Close connections that wait too long, and collect closed ones, which have reference cycles."""
         collected = 0
         while True:
             await asyncio.sleep(_SWEEP)
@@ -140,10 +140,10 @@ class GatewayServer:
                 gc.collect()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; this is the ASGI application.
+        """Answer a request; the ASGI application.
 
-        A path is compared byte by byte with those that are allowed, and a query is never allowed; anything else is
-        404 and does not reach the SuperLink. Nothing of a body is read before the signature is checked.
+        Compares the path byte by byte with the allowed ones, and allows no query. Any other request gets 404 and does
+        not reach the SuperLink. Reads no part of a body before the signature is checked.
         """
         method, path, query = scope["method"], scope["raw_path"], scope["query_string"]
         response = Response(status_code=404)
@@ -158,7 +158,7 @@ class GatewayServer:
         await response(scope, receive, send)
 
     def _describe(self, scope: Scope) -> Response:
-        """Return which start of the coordinator this is, its clock, and why a site that signs would be refused."""
+        """Return the instance name, the version and the clock, and for a signed request why the site is refused."""
         content = {
             "instance": self.settings.instance,
             "version": self.settings.version,
@@ -169,7 +169,7 @@ class GatewayServer:
         return JSONResponse(content)
 
     def _refusal(self, scope: Scope) -> str:
-        """Return why a request is refused, or "" if it is a site's; its connection is then no stranger's any more."""
+        """Return why a request is refused, or "" after assigning its connection to the site that signed it."""
         connection = scope["state"]["connection"]
         if self._tls is None:
             self.pool.promote(connection, b"on this machine" + connection.address.encode())
@@ -185,7 +185,7 @@ class GatewayServer:
 
 
 async def _until_readable(line: socket.socket) -> None:
-    """Wait until something has arrived on a socket, and leave it there."""
+    """Wait until data has arrived on a socket, without reading it."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     line.setblocking(False)
     loop.add_reader(line, readable.set)
@@ -196,6 +196,6 @@ async def _until_readable(line: socket.socket) -> None:
 
 
 def _cancel(task: "asyncio.Task[None]", line: socket.socket) -> None:
-    """Close a connection that has no protocol yet; a task that was not begun would leave its socket open."""
+    """Close a connection that has no protocol yet; cancelling alone would leave its socket open."""
     task.cancel()
     task.add_done_callback(lambda _: line.close())

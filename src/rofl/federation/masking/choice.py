@@ -1,4 +1,4 @@
-"""Whether a run's sums are masked, and the settings that masks need."""
+"""The choice whether a run's sums are masked, and checks of the settings and keys that masks need."""
 
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
@@ -9,11 +9,11 @@ from rofl.federation.site_registry import SiteRegistry
 
 
 def with_masks(experiment: Experiment, config: ServerConfig) -> Experiment:
-    """Return the experiment with updates as integers, where masks are wanted and nobody chose another form.
+    """Return the experiment with integer updates, if masks are on and the user did not choose a transport.
 
     Args:
         experiment: The settings.
-        config: The coordinator's; `config.settings` has what its user chose.
+        config: The coordinator's configuration; `config.settings` has the settings that the user changed.
     """
     chosen = "transport" in config.settings or experiment.transport != "full"
     if config.masks == "off" or experiment.cohort < FEWEST or chosen:
@@ -25,7 +25,8 @@ def uses_masks(experiment: Experiment, config: ServerConfig) -> bool:
     """Return whether sites mask their sums.
 
     Raises:
-        UserError: If masks are asked for, and the settings do not allow them; or sums would show single sites.
+        UserError: If masks are requested and the settings do not allow them, or if masked sums would still reveal
+            single sites.
     """
     possible = experiment.transport == "fixed" and experiment.cohort >= FEWEST
     if config.masks == "on" and not possible:
@@ -40,11 +41,11 @@ def uses_masks(experiment: Experiment, config: ServerConfig) -> bool:
 
 
 def conditions_of(experiment: Experiment | None, config: ServerConfig) -> Conditions:
-    """Return what a site must say to be admitted.
+    """Return the requirements for a site's greeting.
 
     Args:
-        experiment: The settings; None where they follow from what sites say about their data.
-        config: The coordinator's.
+        experiment: The settings; None if they are chosen from the sites' greetings.
+        config: The coordinator's configuration.
     """
     if experiment is None:
         masks = config.masks == "on" or (config.masks == "auto" and config.clients >= FEWEST)
@@ -54,14 +55,14 @@ def conditions_of(experiment: Experiment | None, config: ServerConfig) -> Condit
 
 
 def check_masks(registry: SiteRegistry, masks: bool) -> None:
-    """Refuse to mask with sites that have no key for it, or whose key nobody certified.
+    """Refuse to mask sums if a site has no key for masks, or no certificate for a signed key.
 
     Args:
-        registry: The sites; all have been discovered.
+        registry: The sites, whose greetings are known.
         masks: Whether sums are masked.
 
     Raises:
-        UserError: If a site has no key, or no certificate where it needs one.
+        UserError: If a key or a certificate is missing.
     """
     for client in registry.sites if masks else ():
         peer, name = registry.peer(client), registry.sites[client].name

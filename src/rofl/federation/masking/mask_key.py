@@ -1,4 +1,4 @@
-"""A site's key pair for masks, and the seeds and ciphers that follow from it."""
+"""A site's key pair for masks, and the seeds and ciphers that are derived from it."""
 
 import os
 from dataclasses import dataclass
@@ -12,23 +12,24 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 
-SEED_BYTES = 16  # 128 bits, as the library for Shamir's shares takes them
+SEED_BYTES = 16  # 128 bits, the size that the library for Shamir's scheme accepts
 KEY_BYTES = 32
-_NONCE = bytes(12)  # every key of a cipher is used for one message
+_NONCE = bytes(12)  # constant, since every cipher key encrypts one message only
 
 
 @dataclass(frozen=True)
 class MaskKey:
-    """The X25519 private key of one site in one run. Seeds depend on it and on a context, which is used once.
+    """The X25519 private key of one site in one run. Seeds depend on it and on a context that is used once.
 
-    A context (`MaskSession.context`) has 32 bytes: HKDF takes salts that differ in zeros at their end for the same.
+    A context (`MaskSession.context`) always has 32 bytes, because HKDF does not distinguish salts that differ only in
+    trailing zeros.
     """
 
     private: X25519PrivateKey
 
     @classmethod
     def load_or_create(cls, path: Path) -> "MaskKey":
-        """Return the key of a file that only this user can read; it is made where it does not exist.
+        """Return the key in a file that only this user can read, and create it if there is no file.
 
         Raises:
             UserError: If the file is damaged.
@@ -61,33 +62,33 @@ class MaskKey:
         return derive_bytes(self.private.private_bytes_raw(), context, "own mask", SEED_BYTES)
 
     def noise_key(self) -> bytes:
-        """Return the secret that this site's noise of differential privacy follows from."""
+        """Return the secret from which this site's noise for differential privacy is derived."""
         return derive_bytes(self.private.private_bytes_raw(), bytes(KEY_BYTES), "noise", KEY_BYTES)
 
     def pair_seed(self, peer: bytes, context: bytes) -> bytes:
-        """Return the seed of the mask that this site and the owner of a public key share."""
+        """Return the seed of the mask that this site shares with the owner of a public key."""
         return derive_bytes(self._secret(peer), context, "pair mask", SEED_BYTES)
 
     def encrypt(self, peer: bytes, context: bytes, text: bytes) -> bytes:
-        """Return a text that only the owner of a public key can read, and whose sender that owner can be sure of.
+        """Encrypt a text for the owner of a public key, with authentication of the sender.
 
         Args:
-            peer: The receiver's public key; one's own is allowed.
-            context: Of the sum that it belongs to; one text for each receiver and context.
-            text: What to encrypt.
+            peer: The receiver's public key, which may be this site's own.
+            context: The context of the sum; encrypt only one text for each receiver and context.
+            text: The text to encrypt.
         """
         return self._cipher(peer, context, self.public + peer).encrypt(_NONCE, text, None)
 
     def decrypt(self, peer: bytes, context: bytes, text: bytes) -> bytes:
-        """Return what the owner of a public key encrypted for us.
+        """Decrypt a text that the owner of a public key encrypted for this site.
 
         Args:
             peer: The sender's public key.
-            context: Of the sum that it belongs to.
-            text: What `encrypt` returned there.
+            context: The context of the sum.
+            text: The text that the sender's `encrypt` returned.
 
         Raises:
-            cryptography.exceptions.InvalidTag: It was changed, or is from somebody else or for another sum.
+            cryptography.exceptions.InvalidTag: If the text was changed, or has another sender or context.
         """
         return self._cipher(peer, context, peer + self.public).decrypt(_NONCE, text, None)
 
@@ -99,12 +100,12 @@ class MaskKey:
 
 
 def derive_bytes(secret: bytes, context: bytes, purpose: str, length: int) -> bytes:
-    """Return bytes that follow from a secret, by HKDF with SHA-256.
+    """Derive bytes from a secret by HKDF with SHA-256.
 
     Args:
-        secret: What must be known to derive them.
-        context: Another context of the same length gives unrelated bytes.
-        purpose: What they are for; so does another purpose.
-        length: How many.
+        secret: The secret.
+        context: The salt; another one of the same length gives unrelated bytes.
+        purpose: The use of the bytes; another purpose gives unrelated bytes.
+        length: The number of bytes.
     """
     return HKDF(SHA256(), length, salt=context, info=f"rofl {purpose}".encode()).derive(secret)

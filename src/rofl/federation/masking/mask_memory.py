@@ -1,4 +1,4 @@
-"""A site's persistent record of the masked sums that it has sent, so that no two of them can be compared."""
+"""A site's persistent record of its masked sums, so that no two comparable sums are unmasked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,26 +6,25 @@ from dataclasses import dataclass, field
 from rofl.errors import UserError
 from rofl.federation.masking.peers import MaskSession
 
-_SAME_LABELS = ("noise", "report")  # sums at the end of a run that add up to the same counts of labels
-_OPEN = 4  # sessions that may still be unmasked
-_ROUNDS = 100  # that are remembered; a coordinator that was killed goes back to its checkpoint, and no further
-_SESSIONS = 100  # in which a sum may be asked for: a coordinator may be killed before it has one
+_SAME_LABELS = ("noise", "report")  # final sums whose tables add up to the same counts of labels
+_OPEN = 4  # newest sessions that may still be unmasked
+_ROUNDS = 100  # rounds to remember; a coordinator that was killed goes back only to its checkpoint
+_SESSIONS = 100  # sessions per sum: a coordinator may be killed before it has the sum
 
 
 @dataclass
 class MaskMemory:
-    """The sums of a run that a site took part in; those of rounds long over are forgotten, and refused.
+    """The masked sums of a run that a site took part in; sums of old rounds are forgotten, and then refused.
 
     Attributes:
-        used: What each session in which a message was made is for, such as "train 7", by the session's name, the
-            newest last.
-        oldest: The first round that is remembered: sums of those before it are refused.
-        keys: The public keys of the sites of the last sessions, by the session's name and the site's number.
+        used: The purpose of each session in which a message was made, such as "train 7", by session name; newest last.
+        oldest: The first remembered round; sums of earlier rounds are refused.
+        keys: The public keys of the sites of the last sessions, by session name and site number.
         contexts: `MaskSession.context` of each of these sessions, in hexadecimal.
-        questions: What was asked in each of these sessions: a hash in hexadecimal.
-        revealed: For each purpose the sites whose sum was unmasked: no other set of sites will be.
-        answered: For each of these purposes what was asked: nothing else will be answered.
-        sets: The sites of the first sum that was unmasked, by its purpose, and those of the first one that differs.
+        questions: The hash of the question in each of these sessions, in hexadecimal.
+        revealed: The sites of the unmasked sum for each purpose; a sum over other sites is refused.
+        answered: The question of the unmasked sum for each purpose; any other question is refused.
+        sets: The sites of the first unmasked sum, by purpose, and those of the first later sum over other sites.
     """
 
     used: dict[str, str] = field(default_factory=dict)
@@ -39,11 +38,11 @@ class MaskMemory:
 
     @property
     def newest(self) -> str:
-        """The name of the newest session; empty where there was none."""
+        """The name of the newest session; empty if there was none."""
         return next(reversed(self.used), "")
 
     def check(self) -> None:
-        """Raise a ValueError where a file brought something else than this class holds."""
+        """Raise a ValueError if fields that were read from a file have wrong types or do not fit together."""
         if not all(isinstance(each, list) for each in (*self.sets.values(), *self.revealed.values())):
             raise ValueError("its sites cannot be read")
         texts: list[Mapping[str, str]] = [self.used, self.contexts, self.questions, self.answered]
@@ -60,7 +59,7 @@ class MaskMemory:
             bytes.fromhex(key)
 
     def begin(self, session: MaskSession, purpose: str) -> None:
-        """Note that a message was made, and forget sessions and rounds that are long over."""
+        """Record that a message was made, and forget old sessions and rounds."""
         name = session.name.hex()
         self.used[name] = purpose
         self.keys[name] = {peer.client: peer.key.hex() for peer in session.peers}
@@ -74,14 +73,14 @@ class MaskMemory:
             del self.keys[old], self.contexts[old], self.questions[old]
 
     def reveal(self, name: str, sites: list[int]) -> None:
-        """Note that the sum of a session is unmasked over some sites."""
+        """Record that the sum of a session is unmasked over some sites."""
         purpose = self.used[name]
         self.revealed[purpose], self.answered[purpose] = sites, self.questions[name]
         if len(self.sets) < 2 and sites not in self.sets.values():
             self.sets[purpose] = sites
 
     def check_purpose(self, purpose: str) -> None:
-        """Refuse a sum of a round long over, or one that was asked for again and again."""
+        """Refuse a sum of an old round, or one that was requested too often."""
         if self._is_over(purpose):
             raise UserError(f"The coordinator asks for {purpose}, and rounds before {self.oldest} are long over.")
         if list(self.used.values()).count(purpose) >= _SESSIONS:
@@ -97,9 +96,12 @@ class MaskMemory:
         """Refuse a sum over other sites than an earlier one with which it could be compared.
 
         Args:
-            purpose: What the sum is.
-            sites: Those that are in it.
+            purpose: The purpose of the sum.
+            sites: The sites in the sum.
             same_sites: Whether all sums of a run must be over the same sites.
+
+        Raises:
+            UserError: If the sum is refused.
         """
         problem = f"The coordinator asks for another sum for {purpose}, of other sites than before"
         if self.revealed.get(purpose, sites) != sites:
@@ -117,6 +119,6 @@ class MaskMemory:
 
 
 def _round(purpose: str) -> int | None:
-    """Return the round of a purpose such as "train 7"; None of those at the end of a run."""
+    """Return the round of a purpose such as "train 7"; None for sums at the end of a run."""
     number = purpose.rpartition(" ")[2]
     return int(number) if number.isdecimal() else None

@@ -1,7 +1,7 @@
-"""Masked sums and shares as Flower messages.
+"""Encoding of masked sums and shares as Flower messages.
 
-A message of sums has integer tensors (`arrays`, `layout`) and numbers (`sums`), whatever they are sums of. Masking
-makes one vector of it, and unmasking the sum of such vectors makes a message of the same form again.
+Every message of sums has integer tensors (`arrays`, `layout`) and numbers (`sums`). Masking converts it to one vector.
+Unmasking converts the sum of such vectors back to a message of the same form.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,20 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from rofl.core.fixed_point import NUMBER_BITS
-from rofl.federation.masking.mask_stream import Vector
 from rofl.federation.masking.peers import MaskSession, Peer
-from rofl.federation.masking.seed_shares import MARK_BYTES
+from rofl.federation.masking.seeds import MARK_BYTES, Vector
 from rofl.federation.protocol import get_sums, is_int
 
 _STEP = 1 << NUMBER_BITS
-_EXACT = 1 << 53  # beyond this a float64 is not every integer
+_EXACT = 1 << 53  # float64 represents every integer up to this
 _SESSION, _MASKED, _VECTOR = "masks", "masked", "masked"
-_DEALT = ("commitments", "shares", "marks")  # what a message has of each site of its session
-_PEER = ("key", "signature", "certificate")  # what a session says of each site beside its number
+_DEALT = ("commitments", "shares", "marks")  # fields of a message, one entry per site of the session
+_PEER = ("key", "signature", "certificate")  # fields of a session for each site, in addition to its number
 
 
 @dataclass(frozen=True)
 class SumsForm:
-    """The layout of a vector of sums; it is public, and the same at every site.
+    """The layout of a vector of sums, which is public and the same at every site.
 
     Attributes:
         groups: The names of the groups of tensors, as JSON.
@@ -43,12 +42,12 @@ class MaskedSums:
     """A site's message: sums that look random, and encrypted shares of the seeds of their masks.
 
     Attributes:
-        form: What the vector consists of.
+        form: The layout of the vector.
         vector: The masked sums.
-        commitments: A hash of each seed of the site's masks, in the order of the session's sites; the site's own at
-            its own place.
-        shares: For each site of the session, encrypted for it: a share of each of these seeds.
-        marks: For each site of the session: `mark` of each of its shares, in the order of these seeds.
+        commitments: A hash of each seed of the site's masks, in the order of the session's sites; the hash for the own
+            mask is at the site's own place.
+        shares: For each site of the session, a share of each of these seeds, encrypted for that site.
+        marks: For each site of the session, `mark_share` of each of its shares, in the order of these seeds.
     """
 
     form: SumsForm
@@ -58,7 +57,7 @@ class MaskedSums:
     marks: tuple[bytes, ...]
 
     def encode(self) -> RecordDict:
-        """Return it as a message."""
+        """Return the masked sums as a message."""
         content = RecordDict({"arrays": ArrayRecord({_VECTOR: Array(self.vector)})})
         content["layout"] = ConfigRecord({"groups": self.form.groups, "tensors": self.form.tensors})
         masked = ConfigRecord({"numbers": list(self.form.numbers)})
@@ -69,7 +68,11 @@ class MaskedSums:
 
     @classmethod
     def decode(cls, content: RecordDict, sites: int) -> "MaskedSums":
-        """Return the masked sums of a message for a session of so many sites; a ValueError says what is wrong."""
+        """Return the masked sums of a message, for a session of `sites` sites.
+
+        Raises:
+            ValueError: If the message is malformed.
+        """
         arrays, layout, masked = content.get("arrays"), content.get("layout"), content.get(_MASKED)
         if not isinstance(arrays, ArrayRecord) or not isinstance(layout, ConfigRecord) or list(arrays) != [_VECTOR]:
             raise ValueError("it is not masked")
@@ -80,10 +83,10 @@ class MaskedSums:
             raise ValueError(f"it has no shares for {sites} sites")
         try:
             vector = np.array(arrays[_VECTOR].numpy())
-        except Exception as error:  # numpy raises errors of many types on bytes from elsewhere
+        except Exception as error:  # numpy raises errors of many types on untrusted bytes
             raise ValueError("its masked sums cannot be read") from error
         if vector.dtype != np.int64 or vector.ndim != 1:
-            raise ValueError("its masked sums are no integers")
+            raise ValueError("its masked sums are not integers")
         numbers = tuple(str(name) for name in _list(masked, "numbers"))
         form = SumsForm(str(layout.get("groups")), str(layout.get("tensors")), numbers)
         return cls(form, vector, tuple(commitments), tuple(shares), tuple(marks))
@@ -93,8 +96,8 @@ def to_vector(content: RecordDict) -> tuple[SumsForm, Vector]:
     """Return the sums of a message as one vector of integers.
 
     Raises:
-        ValueError: If a tensor does not hold integers, or a number is no multiple of 2^-16: only fixed point can be
-            masked.
+        ValueError: If a tensor does not hold integers, or a number is not a multiple of 2^-16. Only fixed-point
+            numbers can be masked.
     """
     arrays, layout, numbers = content.get("arrays"), content.get("layout"), get_sums(content)
     form = SumsForm("[]", "[]", tuple(sorted(numbers)))
@@ -114,7 +117,7 @@ def from_vector(form: SumsForm, vector: Vector) -> RecordDict:
     """Return a sum of vectors as a message of sums.
 
     Raises:
-        ValueError: If it is shorter than its form says, or has a number that no sites could have sent.
+        ValueError: If the vector is too short for its form, or has a number that is too large for any sum.
     """
     end = len(vector) - len(form.numbers)
     if end < 0:
@@ -132,7 +135,7 @@ def from_vector(form: SumsForm, vector: Vector) -> RecordDict:
 
 
 def put_session(content: RecordDict, session: MaskSession) -> RecordDict:
-    """Return a request with the session of the sum that it asks for; its arrays are not copied."""
+    """Return a request for a masked sum with its session; shares the arrays of `content`."""
     record = ConfigRecord({"session": session.name, "clients": session.clients})
     for name in _PEER:
         record[name] = [getattr(peer, name) for peer in session.peers]
@@ -140,10 +143,10 @@ def put_session(content: RecordDict, session: MaskSession) -> RecordDict:
 
 
 def get_session(content: RecordDict) -> MaskSession | None:
-    """Return the session of a request; None where it asks for sums without masks.
+    """Return the session of a request; None if it asks for sums without masks.
 
     Raises:
-        ValueError: If it is not one that `put_session` wrote.
+        ValueError: If the session is malformed.
     """
     record = content.get(_SESSION)
     if record is None:
@@ -158,12 +161,12 @@ def get_session(content: RecordDict) -> MaskSession | None:
 
 
 def put_shares(shares: Mapping[int, bytes], session: bytes, clients: Sequence[int] = ()) -> RecordDict:
-    """Return shares as a message: encrypted ones to a site, or opened ones from it.
+    """Return shares as a message: encrypted shares to a site, or decrypted shares from it.
 
     Args:
-        shares: By the site whose masks they are of.
-        session: The sum that they belong to.
-        clients: The sites whose sums arrived, in a request.
+        shares: The shares, by the site whose masks they belong to.
+        session: The name of the session.
+        clients: In a request, the sites whose sums arrived.
     """
     record = ConfigRecord({"session": session, "clients": list(clients), "of": list(shares)})
     record["shares"] = list(shares.values())
@@ -171,7 +174,7 @@ def put_shares(shares: Mapping[int, bytes], session: bytes, clients: Sequence[in
 
 
 def get_shares(content: RecordDict) -> tuple[dict[int, bytes], bytes, list[int]]:
-    """Return what `put_shares` was given; a ValueError says that it is something else."""
+    """Return the arguments of `put_shares` from a message; raise a ValueError if it is malformed."""
     record = content.get("unmask")
     if not isinstance(record, ConfigRecord):
         raise ValueError("it has no shares")

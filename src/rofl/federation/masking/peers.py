@@ -1,8 +1,8 @@
-"""The sites of a sum as they see one another: public keys, and the proof that each key is a site's own.
+"""The sites of a sum as they see each other: public keys, and the proof that each key belongs to a site.
 
-The coordinator passes keys on, and could put its own in their place. So a site signs its key with the key that it
-connects with, and that one is certified by the federation's authority, whose private key is not on the coordinator's
-machine while it runs.
+The coordinator relays the keys and could replace them with its own. Therefore each site signs its key for masks with
+its connection key, which the federation's authority has certified. The authority's private key should not be on the
+coordinator's machine during a run.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rofl.errors import UserError
 from rofl.federation.masking.mask_key import KEY_BYTES
-from rofl.federation.masking.seed_shares import majority
+from rofl.federation.masking.seeds import majority
 
-FEWEST = 3  # sites of a sum: with two, each knows the other's part
-NAME_BYTES = 16  # of a session
+FEWEST = 3  # sites of a sum: with two, each can compute the other's part
+NAME_BYTES = 16  # length of a session's name
 _SIGNED = b"rofl key for masks: "
 _SIGNATURE = ec.ECDSA(SHA384())
 
@@ -33,10 +33,10 @@ class Peer:
     """One site of a sum.
 
     Attributes:
-        client: Its number.
-        key: Its public key for masks, 32 bytes.
-        signature: Of that key, by the key that the site connects with; empty without credentials.
-        certificate: Of the key that it connects with, as PEM; empty without credentials.
+        client: The site's number.
+        key: The site's public key for masks, 32 bytes.
+        signature: The signature of that key by the site's connection key; empty without credentials.
+        certificate: The certificate of the connection key, as PEM; empty without credentials.
     """
 
     client: int
@@ -47,13 +47,13 @@ class Peer:
 
 @dataclass(frozen=True)
 class MaskSession:
-    """One sum.
+    """One masked sum: its name, its sites, and the question that it answers.
 
     Attributes:
-        name: Random bytes, which are never used again.
-        peers: The sites that take part, by their numbers.
-        question: At a site, a hash of what it was asked; it is the same at all sites.
-        own_question: At a site, a hash of all that its answer depends on: `question`, and its client state.
+        name: Random bytes, which are used once.
+        peers: The sites that take part, in the order of their numbers.
+        question: At a site, a hash of the request, which is the same at all sites.
+        own_question: At a site, a hash of everything that its answer depends on: `question` and the client state.
     """
 
     name: bytes
@@ -63,7 +63,7 @@ class MaskSession:
 
     @property
     def clients(self) -> list[int]:
-        """The numbers of the sites, in order; a site's place among them is that of its shares."""
+        """The numbers of the sites, in order; shares are in the same order."""
         return [peer.client for peer in self.peers]
 
     @property
@@ -73,7 +73,7 @@ class MaskSession:
 
     @property
     def asked(self) -> str:
-        """What this site was asked, in hexadecimal; of two sums for the same purpose it is the same."""
+        """The hash of this site's question, in hexadecimal; it must be equal in all sums for the same purpose."""
         return (self.own_question or self.question).hex()
 
     def key_of(self, client: int) -> bytes:
@@ -81,13 +81,13 @@ class MaskSession:
         return self.peers[self.clients.index(client)].key
 
     def context(self, purpose: str) -> bytes:
-        """Return a hash of all that the sites of a sum must have in common, of which their masks are made.
+        """Return a hash of everything that the sites of a sum must agree on; masks are derived from it.
 
-        Sites that were told of other sites, of another round or of another model have masks that do not cancel, so
-        that a coordinator who tells them different things learns nothing.
+        If the coordinator names different sites, rounds or models to the sites, their masks do not cancel, and it
+        learns nothing.
 
         Args:
-            purpose: What the sum is, such as "train 7".
+            purpose: The purpose of the sum, such as "train 7".
         """
         parts = [self.name, purpose.encode(), self.question]
         parts += [part for peer in self.peers for part in (str(peer.client).encode(), peer.key)]
@@ -100,16 +100,16 @@ def sign_key(key: bytes, private: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None) -> None:
-    """Refuse a sum with a site whose key is not certified.
+    """Refuse an invalid session: too few sites, wrong or repeated keys, or keys that are not certified.
 
     Args:
-        session: What the coordinator says.
+        session: The session that the coordinator sent.
         client: This site's number.
         key: This site's public key for masks.
-        ca: The certificate of the federation's authority; None where there are no credentials.
+        ca: The file of the certificate of the federation's authority; None without credentials.
 
     Raises:
-        UserError: If there are too few sites, this one is not among them, one is twice, or a key is not certified.
+        UserError: If there are too few sites, this site is missing, a site is listed twice, or a key is not certified.
     """
     keys = {peer.key for peer in session.peers}
     if len(session.name) != NAME_BYTES:
@@ -121,7 +121,7 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
     if client not in session.clients or session.key_of(client) != key:
         raise UserError("The coordinator lists another key for masks than this site's.")
     if any(len(each) != KEY_BYTES for each in keys):
-        raise UserError("The coordinator lists a key for masks that is none.")
+        raise UserError("The coordinator lists an invalid key for masks.")
     if ca is not None:
         authority = x509.load_pem_x509_certificate(ca.read_bytes())
         owners = [certified_owner(peer, authority) for peer in session.peers]
@@ -130,7 +130,11 @@ def check_session(session: MaskSession, client: int, key: bytes, ca: Path | None
 
 
 def certified_owner(peer: Peer, authority: x509.Certificate) -> str:
-    """Return the name in a site's certificate, after a check of the chain from the authority to its key for masks."""
+    """Verify the chain from the authority to a site's key for masks, and return the name in the certificate.
+
+    Raises:
+        UserError: If the key is not certified, or the certificate is not valid now.
+    """
     try:
         name, start, end = _verify(peer.certificate, peer.signature, peer.key, authority.public_bytes(Encoding.PEM))
         if not start <= datetime.now(UTC) <= end:
@@ -143,7 +147,7 @@ def certified_owner(peer: Peer, authority: x509.Certificate) -> str:
 
 @lru_cache(maxsize=1024)  # the same sites are in every sum, and a check takes milliseconds
 def _verify(certificate: bytes, signature: bytes, key: bytes, authority: bytes) -> tuple[str, datetime, datetime]:
-    """Return the name in a site's certificate, and from when until when it holds.
+    """Return the name in a site's certificate, and the start and end of its validity.
 
     Raises:
         InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound: If the authority did not certify the key.
@@ -154,7 +158,7 @@ def _verify(certificate: bytes, signature: bytes, key: bytes, authority: bytes) 
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise ValueError("another kind of key")
     purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    if list(purposes) != [ExtendedKeyUsageOID.CLIENT_AUTH]:  # the coordinator has a certificate, too
+    if list(purposes) != [ExtendedKeyUsageOID.CLIENT_AUTH]:  # the coordinator's certificate has another usage
         raise ValueError("no site")
     public.verify(signature, _SIGNED + key, _SIGNATURE)
     (name,) = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

@@ -1,8 +1,8 @@
-"""The coordinator's request for a sum, as one hash.
+"""A hash of the coordinator's request for a sum.
 
-Sites make their masks of it. So the sum can be unmasked only if all of them were asked the same: a coordinator could
-otherwise send a model from which the others learn nothing, and the sum would be one site's update (Pasquini et al.
-2022, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency", arXiv 2111.07380).
+Sites derive their masks from it, so that a sum can be unmasked only if all sites got the same request. Otherwise a
+coordinator could send the other sites a model whose update is zero, and the sum would be one site's update (Pasquini et
+al. 2022, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency", arXiv 2111.07380).
 """
 
 from dataclasses import replace
@@ -21,20 +21,20 @@ from rofl.methods.base import ServerState
 def read_question(
     content: RecordDict, request: RoundRequest, server_state: ServerState | None, state: Tensors | None = None
 ) -> tuple[bytes, MaskSession | None]:
-    """Return what a request asks, as a hash, and its session of masks; None where it asks for sums without masks.
+    """Return the hash of a request and its session of masks; the session is None for sums without masks.
 
-    The hash is of all that the answer depends on. That of the session is without the client state, which each site has
-    its own of. A coordinator chooses the state by its round: two sums of the same model, for which one site starts from
-    different states, would differ by what that site alone sends.
+    The hash covers everything that the answer depends on. `session.question` leaves out the client state, which differs
+    between sites. The client state must be in the other hash because the coordinator chooses it by its round: two sums
+    for the same model, with different states of one site, would differ by that site's update only.
 
     Args:
         content: The message.
-        request: Its request.
-        server_state: Its model.
-        state: The client state to start from; None where the answer depends on none.
+        request: The request of the message.
+        server_state: The server state of the message.
+        state: The client state to start from; None if the answer does not depend on one.
 
     Raises:
-        ValueError: If its session cannot be read.
+        ValueError: If the session is malformed.
     """
     session, question = get_session(content), _question(content, request, server_state)
     own = sha256(question + digest(state).encode()).digest() if state else question
@@ -42,7 +42,7 @@ def read_question(
 
 
 def _question(content: RecordDict, request: RoundRequest, server_state: ServerState | None) -> bytes:
-    """Return the hash of a request without what is a site's own: its client state, and the session of masks."""
+    """Return the hash of a request, without the client state and the session of masks."""
     sha = sha256(digest(server_state.model, server_state.aux).encode() if server_state else b"")
     sha.update(repr((request.settings, request.index, request.cautious)).encode())
     facts, arrays = content.get(FACTS), content.get(MATRIX)

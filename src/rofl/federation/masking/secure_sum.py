@@ -1,4 +1,4 @@
-"""One masked sum over sites: request it, unmask it, and say which sites are missing."""
+"""One masked sum over sites: request it, unmask it, and report the missing sites."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from rofl.federation.masking.mask_messages import put_session
 from rofl.federation.masking.peers import Peer
 from rofl.federation.masking.unmasking import MaskedTotal, new_session
 
-# Sends requests of a kind to sites, and yields (site, reply or the reason why there is none) as replies arrive.
+# Sends requests of one kind to sites, and yields (site, reply or reason why there is none) as replies arrive.
 Send = Callable[[str, Mapping[int, RecordDict]], Iterator[tuple[int, RecordDict | str]]]
 
 
@@ -18,11 +18,11 @@ class SumResult:
     """A sum over sites, or why there is none.
 
     Attributes:
-        content: The sum, as a message of the same form as that of one site; None where it could not be unmasked.
-        arrived: The sites whose sums it has.
-        problems: Why the other sites are left out; all sites where there is no sum.
-        problem: What is wrong with the sum, where a site must have corrupted it; empty where too few sites answered.
-        suspects: The sites that did, where they are known: their shares of their masks are wrong.
+        content: The sum, as a message of the same form as a site's message; None if it could not be unmasked.
+        arrived: The sites that are in the sum.
+        problems: Why other sites are left out; has all sites if there is no sum.
+        problem: Why the sum is unusable, if a site must have corrupted it; empty if too few sites answered.
+        suspects: The sites that dealt wrong shares of their masks, if known.
     """
 
     content: RecordDict | None
@@ -33,11 +33,11 @@ class SumResult:
 
 
 def secure_sum(kind: str, requests: Mapping[int, RecordDict], peers: Sequence[Peer], send: Send) -> SumResult:
-    """Return the sum of what sites reply to requests, without learning any single reply.
+    """Return the sum of the sites' replies, without learning any single reply.
 
     Args:
         kind: Flower's message type, such as "train".
-        requests: The request to each site that is connected.
+        requests: The request to each connected site.
         peers: All sites that may be in the sum, connected or not.
         send: Sends the requests.
     """

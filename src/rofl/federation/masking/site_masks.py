@@ -1,4 +1,4 @@
-"""The site's side of secure aggregation: mask sums, and reveal shares of seeds, once for each sum of a run."""
+"""The site's side of secure aggregation: mask sums, and reveal shares of seeds once for each sum of a run."""
 
 import json
 from collections.abc import Mapping
@@ -17,19 +17,26 @@ from rofl.federation.credentials import SiteCredentials, load_private_key
 from rofl.federation.masking.mask_key import MaskKey
 from rofl.federation.masking.mask_memory import MaskMemory
 from rofl.federation.masking.mask_messages import MaskedSums, SumsForm, get_shares, put_shares, to_vector
-from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import MaskSession, Peer, check_session, sign_key
-from rofl.federation.masking.seed_shares import commit, cut, join, majority, mark, split_seed
+from rofl.federation.masking.seeds import (
+    add_mask,
+    commit_seed,
+    majority,
+    mark_share,
+    pack_shares,
+    split_seed,
+    unpack_shares,
+)
 
 AT_END = ("noise", "sure", "scores", "report")  # sums after the last round
 
 
 class SiteMasks:
-    """A site's key and memory for masks, in a folder, so that a restart loses nothing.
+    """A site's key and memory for masks, stored in a folder so that they survive a restart.
 
     Args:
         client: The site's number.
-        folder: Where to keep them; None to keep them in this process only, for tests.
+        folder: The folder; None to keep them in memory only, for previews and tests.
         credentials: The site's credentials; None on one machine, where keys are not certified.
     """
 
@@ -49,7 +56,7 @@ class SiteMasks:
 
     @property
     def noise_key(self) -> bytes:
-        """The secret that the site's noise of differential privacy follows from, the same after a restart."""
+        """The secret from which the site's noise for differential privacy is derived; a restart does not change it."""
         return self._key.noise_key()
 
     @property
@@ -58,24 +65,28 @@ class SiteMasks:
         return bool(self._memory.used)
 
     def check(self, session: MaskSession, purpose: str) -> None:
-        """Refuse to take part in a sum before anything is computed for it; see `mask`."""
+        """Refuse an invalid sum before anything is computed for it.
+
+        Raises:
+            UserError: If the session is invalid, or the sum was answered for another question or is too old.
+        """
         check_session(session, self.client, self.public, self._ca)
         self._memory.check_purpose(purpose)
         self._memory.check_question(purpose, session.asked)
 
     def mask(self, content: RecordDict, session: MaskSession, purpose: str) -> RecordDict:
-        """Return a message of sums with masks on it, and shares of their seeds for the other sites.
+        """Mask a message of sums, and add shares of the seeds of the masks for all sites.
 
-        One message leaves in a session: where this one has been asked for before, the first message is sent again.
+        Only one message leaves in a session. A repeated request for the newest session gets the same message again.
 
         Args:
             content: A message of sums in fixed point.
-            session: The sites whose sums are added up.
-            purpose: What the sum is, such as "train 7".
+            session: The sites whose sums are added.
+            purpose: The purpose of the sum, such as "train 7".
 
         Raises:
-            UserError: If the session was used before, its sites are not who they seem to be, or a sum for the same
-                purpose and another question was unmasked already.
+            UserError: If an older session is used again, the session is invalid, or a sum for the same purpose and
+                another question was already unmasked.
             ValueError: If the sums cannot be masked.
         """
         if self._reply is not None and self._memory.newest == session.name.hex():
@@ -88,31 +99,34 @@ class SiteMasks:
         seeds = [self._seed(peer, context) for peer in session.peers]
         for client, seed in zip(session.clients, seeds, strict=True):
             add_mask(vector, seed, 1 if self.client <= client else -1)
-        shares = list(zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True))  # by the site that gets them
+        shares = list(zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True))  # by receiving site
         encrypted = [
-            self._key.encrypt(peer.key, context, join(each)) for peer, each in zip(session.peers, shares, strict=True)
+            self._key.encrypt(peer.key, context, pack_shares(each))
+            for peer, each in zip(session.peers, shares, strict=True)
         ]
-        marks = tuple(join(map(mark, each)) for each in shares)
-        self._reply = MaskedSums(form, vector, tuple(map(commit, seeds)), tuple(encrypted), marks)
+        marks = tuple(pack_shares(map(mark_share, each)) for each in shares)
+        self._reply = MaskedSums(form, vector, tuple(map(commit_seed, seeds)), tuple(encrypted), marks)
         self._memory.begin(session, purpose)
-        self._save_reply()  # first, so that a message that the memory knows is always there
+        self._save_reply()  # first, so that the memory never lists a message that is not on disk
         self._save_memory()  # before it leaves
         return self._reply.encode()
 
     def reveal(self, content: RecordDict, fewest: int = 2, same_sites: bool = False) -> RecordDict:
-        """Return the shares that unmask a sum: of the own masks of sites whose sums arrived, and of lost pairs.
+        """Return the shares that unmask a sum.
 
-        Where a site's shares cannot be read, an empty text takes their place, so that the coordinator learns who it is.
+        These are shares of the own masks of sites whose sums arrived, and of the masks that they share with missing
+        sites. An empty text stands for shares that this site cannot decrypt, so that the coordinator can identify
+        their sender.
 
         Args:
-            content: The coordinator's request, which says whose sums arrived and has shares that these sites encrypted
-                for this one.
-            fewest: The least sites of a sum, beside a majority of those that were asked.
-            same_sites: Whether all sums of a run must be over the same sites; else only the tables at its end must.
+            content: The coordinator's request: the sites whose sums arrived, and the shares that they encrypted for
+                this site.
+            fewest: The smallest number of sites in a sum, in addition to the majority of the session's sites.
+            same_sites: Whether all sums of a run must be over the same sites; otherwise only the tables at the end.
 
         Raises:
-            UserError: If this site is not in the sum, or too few sites are, or another sum with which it
-                could be compared was unmasked already: the difference of the two would show what one site sent.
+            UserError: If this site is not in the sum, the sum has too few sites, or a comparable sum was already
+                unmasked: the difference of the two would reveal one site's part.
         """
         encrypted, session, arrived = get_shares(content)
         keys = self._memory.keys.get(session.hex())
@@ -133,13 +147,13 @@ class SiteMasks:
         places = sorted(keys)
         wanted = {client: [client, *(other for other in places if other not in arrived)] for client in arrived}
         found = {
-            client: b"" if shares is None else join(shares[places.index(of)] for of in wanted[client])
+            client: b"" if shares is None else pack_shares(shares[places.index(of)] for of in wanted[client])
             for client, shares in opened.items()
         }
         return put_shares(found, session)
 
     def forget(self) -> None:
-        """Delete key and memory, once the run is over: what was recorded on the way can then never be unmasked."""
+        """Delete key and memory after the run, so that recorded traffic can never be unmasked."""
         if self._folder is not None:
             for name in ("key", "memory.json", "reply.safetensors"):
                 (self._folder / name).unlink(missing_ok=True)
@@ -148,9 +162,9 @@ class SiteMasks:
         return self._key.own_seed(context) if peer.client == self.client else self._key.pair_seed(peer.key, context)
 
     def _open(self, text: bytes, sender: int, context: bytes, keys: Mapping[int, str]) -> list[bytes] | None:
-        """Return the shares that a site encrypted for this one; None where they cannot be read."""
+        """Decrypt the shares that a site sent to this one; None if they cannot be decrypted."""
         try:
-            return cut(self._key.decrypt(bytes.fromhex(keys[sender]), context, text), len(keys))
+            return unpack_shares(self._key.decrypt(bytes.fromhex(keys[sender]), context, text), len(keys))
         except (InvalidTag, ValueError):
             return None
 

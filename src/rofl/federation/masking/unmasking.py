@@ -1,4 +1,4 @@
-"""The coordinator's side of secure aggregation: from masked sums and shares of seeds to the sum over the sites."""
+"""The coordinator's side of secure aggregation: recover the sum over sites from masked sums and shares of seeds."""
 
 import secrets
 from collections import Counter
@@ -9,37 +9,36 @@ import numpy as np
 from flwr.app import RecordDict
 
 from rofl.federation.masking.mask_messages import MaskedSums, from_vector, get_shares, put_shares
-from rofl.federation.masking.mask_stream import add_mask
 from rofl.federation.masking.peers import NAME_BYTES, MaskSession, Peer
-from rofl.federation.masking.seed_shares import MARK_BYTES, combine_shares, cut, mark
+from rofl.federation.masking.seeds import MARK_BYTES, add_mask, combine_shares, mark_share, unpack_shares
 
 
 def new_session(peers: Sequence[Peer]) -> MaskSession:
-    """Return a session for a sum over some sites, with a name that no other session has."""
+    """Return a new session for a sum over some sites, with a random name."""
     return MaskSession(secrets.token_bytes(NAME_BYTES), tuple(sorted(peers, key=lambda peer: peer.client)))
 
 
 @dataclass
 class MaskedTotal:
-    """One sum on its way: masked sums arrive, then shares, and when there are enough the sum can be had.
+    """Collects masked sums, then shares, and returns the sum once there are enough shares.
 
     Attributes:
-        session: Its sites.
-        sums: What arrived, by site.
-        problems: Why a site's message cannot be used.
+        session: The session of the sum.
+        sums: The masked sums that arrived, by site.
+        problems: Why a site's message cannot be used, by site.
     """
 
     session: MaskSession
     sums: dict[int, MaskedSums] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
-    _shares: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)  # from -> of -> of each seed, "" if wrong
-    _seeds: dict[tuple[int, int], bytes] = field(default_factory=dict)  # what was put together: of, shared with
+    _shares: dict[int, dict[int, list[bytes]]] = field(default_factory=dict)  # receiver, dealer -> shares; b"" if wrong
+    _seeds: dict[tuple[int, int], bytes] = field(default_factory=dict)  # recovered seeds by (site, peer of the mask)
 
     def take_replies(self, replies: Mapping[int, RecordDict | str]) -> None:
-        """Take in what the sites sent, or why there is nothing; all that count have the same form.
+        """Decode the sites' replies; keep those that have the most common form.
 
         Args:
-            replies: By site.
+            replies: The reply of each site, or the reason why there is none.
         """
         for client in self.session.clients:
             reply = replies.get(client, "it did not answer")
@@ -57,16 +56,16 @@ class MaskedTotal:
 
     @property
     def arrived(self) -> list[int]:
-        """The sites whose sums are added, in order."""
+        """The sites whose sums are in the total, in order."""
         return sorted(self.sums)
 
     @property
     def is_enough(self) -> bool:
-        """Whether so many sums arrived that sites will help to unmask them."""
+        """Whether enough sums arrived for the sites to help unmask them."""
         return len(self.sums) >= self.session.threshold
 
     def unmask_requests(self) -> dict[int, RecordDict]:
-        """Return the request to each site for its shares of the seeds of all masks that do not cancel."""
+        """Return the request to each site for its shares of the seeds of masks that do not cancel."""
         place = {client: number for number, client in enumerate(self.session.clients)}
         return {
             receiver: put_shares(
@@ -78,7 +77,7 @@ class MaskedTotal:
         }
 
     def take_shares(self, client: int, reply: RecordDict | str) -> str | None:
-        """Take in a site's shares, those that are as they were dealt; return why there are none, or None."""
+        """Store a site's shares whose marks are right; return why the reply cannot be used, or None."""
         try:
             if isinstance(reply, str):
                 raise ValueError(reply)
@@ -91,10 +90,10 @@ class MaskedTotal:
         return None
 
     def total(self) -> RecordDict | None:
-        """Return the sum as a message, or None while there are not enough right shares.
+        """Return the sum as a message, or None while there are too few right shares.
 
         Raises:
-            ValueError: If the sum makes no sense: a site did not mask it as it should have.
+            ValueError: If the sum is impossible, because a site did not mask it correctly.
         """
         if len(self._shares) < self.session.threshold:
             return None
@@ -118,15 +117,15 @@ class MaskedTotal:
 
     @property
     def is_spoilt(self) -> bool:
-        """Whether so many sites sent shares that there must be a sum, unless somebody's are wrong."""
+        """Whether enough sites sent shares for a sum, so that a missing sum means wrong shares."""
         return len(self._shares) >= self.session.threshold
 
     def senders_of_wrong_shares(self) -> list[int]:
-        """Return the sites that dealt wrong shares, where that is known.
+        """Return the sites that dealt wrong shares, if they can be determined.
 
-        It is where a majority of the shares are as a site dealt them, and do not give the seed that it committed
-        itself to; and where all sites answered: half of them would have to lie to make an honest site look like that.
-        While a site is silent, fewer would do, and nobody is named.
+        They can if a majority of a site's shares are as it dealt them and do not give the seed that it committed to.
+        They can also if all sites answered, because half of the sites would have to lie to incriminate an honest one.
+        While a site is silent, fewer liars would be enough, so no site is returned without the first proof.
         """
         fewest = 0 if len(self._shares) == len(self.session.peers) else self.session.threshold
         lost = [
@@ -142,21 +141,21 @@ class MaskedTotal:
         return {client: number for number, client in enumerate(self.session.clients)}
 
     def _seeds_of(self, sender: int) -> list[int]:
-        """Return with whom a site shares the seeds of masks that do not cancel; itself stands for its own mask."""
+        """Return the sites with which a site shares masks that do not cancel; itself stands for its own mask."""
         return [sender, *(client for client in self.session.clients if client not in self.sums)]
 
     def _right(self, client: int, sender: int, text: bytes) -> list[bytes]:
-        """Return the shares of a sender's seeds that a site revealed; an empty text in the place of a wrong one."""
+        """Return the shares of a sender's seeds that a site revealed, with b"" in place of wrong ones."""
         places, wanted = self._places, self._seeds_of(sender)
-        if not text:  # this site could not read what the sender dealt
+        if not text:  # this site could not decrypt the sender's shares
             return [b""] * len(wanted)
         marks = self.sums[sender].marks[places[client]]
         marks_of = [marks[MARK_BYTES * places[other] :][:MARK_BYTES] for other in wanted]
-        shares = cut(text, len(wanted))
-        return [share if mark(share) == each else b"" for share, each in zip(shares, marks_of, strict=True)]
+        shares = unpack_shares(text, len(wanted))
+        return [share if mark_share(share) == each else b"" for share, each in zip(shares, marks_of, strict=True)]
 
     def _found(self, sender: int, number: int) -> dict[int, bytes]:
-        """Return the right shares of one of a sender's seeds, by the place of the site that revealed each."""
+        """Return the right shares of one of a sender's seeds, by the place of the site that revealed them."""
         places = self._places
         found = {places[client]: each[sender][number] for client, each in self._shares.items()}
         return {place: share for place, share in found.items() if share}

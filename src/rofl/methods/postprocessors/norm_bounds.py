@@ -47,7 +47,7 @@ class NormBounds(Postprocessor):
         return replace(server_state, aux={**server_state.aux, NORM: self.margin * torch.tensor(norms)})
 
     def received_state(self, server_state: ServerState) -> ServerState:
-        """Return the state without the bounds, which methods do not know."""
+        """Return the state without the bounds, for the method."""
         return replace(server_state, aux=without_bounds(server_state.aux))
 
     def zero_update(self, zero: Update, server_state: ServerState) -> Update:

@@ -1,4 +1,4 @@
-"""The live view of a run: `run_watcher` reads a run folder again and again, `web_app` answers a browser, read-only.
+"""The live view of a run: `run_watcher` polls a run folder, and `web_app` serves it to a browser, read-only.
 
-starlette and uvicorn, which are an extra, are imported by `web_app` and `web_server` only.
+Only `web_app`, `web_server` and `page_connections` import starlette and uvicorn, which are an optional extra.
 """

@@ -1,25 +1,25 @@
-"""Incremental reading of a JSON-lines file that another process writes, within limits."""
+"""Incremental, bounded reading of a JSON-lines file that another process writes."""
 
 import os
 from pathlib import Path
 
 from rofl.data.regular_file import open_regular
 
-_CHUNK = 2**20  # bytes that are read at once; no line of ours is longer
-_MOST = 16 * _CHUNK  # bytes that are read in one call; the rest comes with the next
-_ANY_SIZE = 2**62  # the file may be of any size: it is never read as a whole
+_CHUNK = 2**20  # bytes per read; rofl writes no longer line
+_MOST = 16 * _CHUNK  # bytes per call; the next call reads the rest
+_ANY_SIZE = 2**62  # the file may have any size, because it is never read as a whole
 
 
 class JsonLines:
-    """A growing file of lines.
+    """A file of lines that grows while it is read.
 
     Args:
-        path: The file; it need not be there yet.
+        path: The file; it may not exist yet.
 
     Attributes:
-        started_over: How often the file was found to be a new or a shorter one, which is then read from its start.
-        too_long: Lines that were longer than a megabyte, and were skipped.
-        problem: Why the file cannot be read, in a few words; empty where it can, and where it is not there.
+        started_over: How often the file was replaced or truncated; it is then read from its start.
+        too_long: Number of skipped lines that were longer than a megabyte.
+        problem: A short reason why the file cannot be read; empty if it can be read or does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class JsonLines:
         self.problem = ""
 
     def read_new(self) -> list[bytes]:
-        """Return the whole lines that were added since the last call, without their ends; at most 16 MB."""
+        """Return the complete lines added since the last call, without line ends; reads at most 16 MB."""
         self.problem = ""
         lines: list[bytes] = []
         try:
@@ -52,7 +52,7 @@ class JsonLines:
         return lines
 
     def _take(self, chunk: bytes, lines: list[bytes]) -> bool:
-        """Add the whole lines of a chunk; return False where there is none, so that one has to wait for its end."""
+        """Append the complete lines of a chunk; return False if it has none, so the caller must wait for more."""
         whole = chunk.rfind(b"\n") + 1
         if not whole:
             if len(chunk) < _CHUNK:

@@ -1,8 +1,8 @@
-"""Access to the live view: this user on this machine, and anyone with the token.
+"""Access control of the live view: this user on this machine, and anyone with the token.
 
-A browser on this machine may be made to call us by a page from elsewhere. Such a page reads nothing, since it has
-another origin, unless its name is made to point at this machine (DNS rebinding); therefore `Host` has to be an address,
-this machine's name, or the name that we listen on.
+A foreign web page may make a browser on this machine send requests to the server. The same-origin policy keeps it from
+reading the answers, unless its domain resolves to this machine (DNS rebinding). Therefore `Host` must be an IP address,
+localhost, this machine's name, or the name that the server listens on.
 """
 
 import ipaddress
@@ -21,18 +21,18 @@ from rofl.errors import UserError
 
 Address: TypeAlias = tuple[str, int]
 
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")  # of a proxy, whose own address says nothing
-_FEWEST = 20  # characters of a token
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")  # set by proxies, whose own address proves nothing
+_FEWEST = 20  # minimum characters of a token
 _MOST = 500
 
 
 @dataclass(frozen=True)
 class PageAccess:
-    """The rules of access.
+    """The access rules of a live view.
 
     Attributes:
-        host: The name or address that we listen on.
-        token: What a reader has to know who is not this user on this machine.
+        host: The name or address that the server listens on.
+        token: The secret that everyone but this user on this machine must send.
     """
 
     host: str
@@ -40,11 +40,11 @@ class PageAccess:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach us."""
+        """Whether only this machine can reach the server."""
         return is_loopback(self.host)
 
     def knows_host(self, header: str) -> bool:
-        """Return whether a `Host` header is one that no page from elsewhere can have.
+        """Return whether a `Host` header names this server, which rules out DNS rebinding.
 
         >>> access = PageAccess("127.0.0.1", "")
         >>> [access.knows_host(name) for name in ("127.0.0.1:80", "[::1]:80", "localhost", "evil.example:80", "")]
@@ -57,16 +57,16 @@ class PageAccess:
         return not self.is_loopback and name in {self.host.casefold(), socket.gethostname().casefold()}
 
     def has_token(self, authorization: str) -> bool:
-        """Return whether an `Authorization` header has the token; the time that it takes does not depend on it."""
+        """Return whether an `Authorization` header has the token, compared in constant time."""
         kind, _, value = authorization.partition(" ")
         return kind == "Bearer" and secrets.compare_digest(value.encode(), self.token.encode())
 
     def is_own_user(self, peer: Address, local: Address, headers: set[str]) -> bool:
-        """Return whether a connection is of a program of this user, or of root, on this machine.
+        """Return whether a process of this user, or of root, on this machine opened a connection.
 
         Args:
-            peer: The other end.
-            local: Our end.
+            peer: The client's end of the connection.
+            local: The server's end of the connection.
             headers: The names of the request's headers.
         """
         if not self.is_loopback or not is_loopback(peer[0]) or headers.intersection(_FORWARDED):
@@ -75,7 +75,7 @@ class PageAccess:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address is this machine only.
+    """Return whether a name or address is a loopback address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -84,7 +84,7 @@ def is_loopback(host: str) -> bool:
 
 
 def socket_owner(own: Address, other: Address) -> int | None:
-    """Return the user number of a socket's owner on this machine, as Linux lists it; None where it cannot be told.
+    """Return the user id of a socket's owner on this machine, from Linux's /proc; None if it cannot be determined.
 
     Args:
         own: The address of the socket.
@@ -101,15 +101,15 @@ def socket_owner(own: Address, other: Address) -> int | None:
 
 
 def new_token() -> str:
-    """Return a token that nobody guesses."""
+    """Return a random token of 256 bits."""
     return secrets.token_urlsafe(32)
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; where there is no file, one is made, for this user's eyes only.
+    """Return the token in a file; if there is no file, create one with a new token that only this user can read.
 
     Raises:
-        UserError: The file cannot be used, others may read it, or its token is too short.
+        UserError: The file cannot be used, other users may read it, or its token is too short.
     """
     try:
         with suppress(FileExistsError):
@@ -117,9 +117,9 @@ def read_token(path: Path) -> str:
             with open(descriptor, "w") as file:
                 file.write(f"{new_token()}\n")
         if not path.is_file():
-            raise UserError(f"{path} is no file, and is to hold a token.", "another --token-file")
+            raise UserError(f"{path} is not a file, so it cannot hold a token.", "another --token-file")
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise UserError(f"Others may read {path}, which is to hold a token.", f"chmod 600 {path}")
+            raise UserError(f"Other users may read the token file {path}.", f"chmod 600 {path}")
         token = read_regular(path, _MOST).decode("ascii").strip()
     except OSError as error:
         raise UserError(f"The token file {path} cannot be used ({error.strerror}).", "another --token-file") from error
@@ -127,7 +127,7 @@ def read_token(path: Path) -> str:
         token = ""
     if len(token) < _FEWEST or not token.isprintable() or " " in token:
         raise UserError(
-            f"{path} holds no token of at least {_FEWEST} letters and digits.", "a file that is not there yet"
+            f"{path} holds no token of at least {_FEWEST} letters and digits.", "a file that does not exist yet"
         )
     return token
 
@@ -141,7 +141,7 @@ def _is_address(name: str) -> bool:
 
 
 def _hexadecimal(address: Address) -> str:
-    """Return an address and a port as /proc/net/tcp has them: each four bytes in the machine's order.
+    """Return an address and a port in the format of /proc/net/tcp: groups of four bytes in the machine's byte order.
 
     >>> _hexadecimal(("127.0.0.1", 80)) in ("0100007F:0050", "7F000001:0050")
     True

@@ -1,4 +1,4 @@
-"""The rounds of a run that is being watched: curves of bounded length, warnings, and how long a round takes."""
+"""The rounds of a watched run: curves of bounded length, warnings, and the time per round."""
 
 import time
 from collections import deque
@@ -12,12 +12,12 @@ from rofl.report.live.json_lines import JsonLines
 from rofl.report.live.run_view import EventView
 from rofl.training.records import START_UP, RoundRecord
 
-_MOST_POINTS = 2000  # of a curve; beyond, every second one of the older points is dropped
+_MOST_POINTS = 2000  # of a curve; beyond this, every second point of the older half is dropped
 _MOST_WARNINGS = 100
 _LONGEST = 500  # characters of a warning
-_NEWEST = 5  # rounds whose time counts
-_MOST_SECONDS = 1e9  # of a round; more are not believed
-_WATCHED = 5.0  # seconds after which the rounds that were seen to end tell the time better than their records
+_NEWEST = 5  # number of newest rounds that the time per round is computed from
+_MOST_SECONDS = 1e9  # of a round; a larger value is taken for damaged data
+_WATCHED = 5.0  # seconds of watching after which observed times are more accurate than recorded ones
 
 
 class RoundHistory:
@@ -28,16 +28,16 @@ class RoundHistory:
 
     Attributes:
         newest: The newest record; None before the first.
-        best: The best accuracy, in per cent; None where none is known.
+        best: The best accuracy, in per cent; None if none is known.
         curve: (round, accuracy in per cent).
         trusted: (round, share of labels that the method trusts, in per cent).
-        warnings: The newest ones, the oldest first.
-        damaged: How many lines are no records.
+        warnings: The newest warnings, oldest first.
+        damaged: Number of lines that are not valid records.
     """
 
     def __init__(self, path: Path) -> None:
         self.lines = JsonLines(path)
-        self._arrivals = deque[tuple[float, int]](maxlen=_NEWEST + 1)  # (time, round) of rounds that were seen to end
+        self._arrivals = deque[tuple[float, int]](maxlen=_NEWEST + 1)  # (time, round) of rounds seen to end
         self._clear()
 
     def _clear(self) -> None:
@@ -48,15 +48,15 @@ class RoundHistory:
         self.warnings = deque[EventView](maxlen=_MOST_WARNINGS)
         self.damaged = 0
         self._seconds = deque[float](maxlen=_NEWEST)
-        self._first = 0.0  # seconds of round 1, which counts only while it is the only one
+        self._first = 0.0  # seconds of round 1; used only until round 2 has ended
         self._arrivals.clear()
         self._begun = False
 
     def update(self) -> None:
-        """Read what is new."""
+        """Read the records that were added since the last call."""
         before = self.lines.started_over
         new = self.lines.read_new()
-        if self.lines.started_over != before:  # a resume cut the file
+        if self.lines.started_over != before:  # a resumed run truncated the file
             self._clear()
         for line in new:
             try:
@@ -68,7 +68,7 @@ class RoundHistory:
         self._begun = self._begun or bool(new)
 
     def seconds_per_round(self) -> float | None:
-        """Return the time of a round, as it was seen or as the newest records have it; None where it is not known."""
+        """Return the time per round, observed or from the newest records; None if unknown."""
         if len(self._arrivals) >= 2:
             (start, first), (end, last) = self._arrivals[0], self._arrivals[-1]
             if end - start >= _WATCHED and last > first:
@@ -98,7 +98,7 @@ class RoundHistory:
 
 
 def _append(points: list[tuple[int, float]], point: tuple[int, float]) -> None:
-    """Add a point; of too many, every second one of the older half goes."""
+    """Append a point; if there are too many, drop every second one of the older half."""
     points.append(point)
     if len(points) > _MOST_POINTS:
         half = _MOST_POINTS // 2

@@ -1,4 +1,4 @@
-"""The content of the live view of a run as JSON values; it has no samples."""
+"""The content of the live view of a run, as JSON values without any samples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,10 @@ class SiteView:
     """A site of a federation, or a client of the newest round.
 
     Attributes:
-        name: Its name.
-        samples: How many samples it has; None where that is not known.
-        state: What it does, in a few words.
-        last: When its last message came or went, in UTC; empty where that is not known.
+        name: The name of the site or client.
+        samples: The number of its samples; None if unknown.
+        state: Its current activity, in a few words.
+        last: The time of its last message, sent or received, in UTC; empty if unknown.
         failed: Whether it failed or was left out.
         noise: The estimated share of wrong labels, 0 to 1, once it is known.
     """
@@ -33,9 +33,9 @@ class EventView:
     """A line of a federation's log.
 
     Attributes:
-        time: In UTC.
-        text: What happened.
-        failed: Whether it is about something that failed or was refused.
+        time: The time of the event, in UTC.
+        text: A description of the event.
+        failed: Whether something failed or was refused.
     """
 
     time: str
@@ -45,28 +45,28 @@ class EventView:
 
 @dataclass(frozen=True)
 class RunView:
-    """A run folder at one moment.
+    """The state of a run folder at one moment.
 
     Attributes:
         name: The folder's name.
-        role: Whether it is of a run on one machine, of a coordinator, or of a site.
-        state: What the run does.
-        sentence: The same for people, and what to do next.
+        role: Whether the folder belongs to a run on one machine, a coordinator, or a site.
+        state: The state of the run.
+        sentence: The state as a sentence, with the next step for the user.
         facts: The main settings as text, by name.
-        rounds: How many rounds there are to be; 0 where that is not known yet.
-        round: The newest one that is done.
-        accuracy: Of the newest round that was evaluated, in per cent.
-        best: The best of all rounds, likewise.
-        measured: What the accuracy is measured on.
-        seconds_left: Until the last round is done, as far as can be told.
-        seconds_per_round: Of the newest rounds.
-        seconds: Of all rounds, once the run is finished.
-        curve: (round, accuracy) of rounds that were evaluated.
+        rounds: The total number of rounds; 0 if not known yet.
+        round: The newest finished round.
+        accuracy: The accuracy of the newest evaluated round, in per cent.
+        best: The best accuracy of all rounds, in per cent.
+        measured: The samples on which the accuracy is measured.
+        seconds_left: The estimated time until the last round is done; None if unknown.
+        seconds_per_round: The mean time of the newest rounds; None if unknown.
+        seconds: The time of all rounds, once the run is finished.
+        curve: (round, accuracy) of evaluated rounds.
         trusted: (round, share of labels that the method trusts, in per cent).
         noise: The estimated share of wrong labels, 0 to 1, once the run has judged them.
-        sites: Of a federation, or the clients of the newest round.
-        warnings: Of the guard, and clients that were left out.
-        events: The newest lines of a federation's log, the newest first.
+        sites: The sites of a federation, or the clients of the newest round.
+        warnings: Warnings of the guard, and clients that were left out.
+        events: The newest lines of a federation's log, newest first.
         problems: Files that cannot be read.
     """
 

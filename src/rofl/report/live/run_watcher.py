@@ -1,7 +1,7 @@
-"""Polls a run folder for the live view. Nothing is written, and no code is imported.
+"""Polls a run folder for the live view. It writes nothing and imports no code that the folder names.
 
-A folder may be anybody's: names of modules in its settings are not followed, links are not either, and files of any
-size or content make at most a sentence.
+The folder is not trusted: modules named in its settings are not imported, symbolic links are not followed, and a file
+that is too large or damaged is reported in one sentence.
 """
 
 import fcntl
@@ -24,17 +24,17 @@ from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.run_files import LOCK_FILE
 
-_FRESH = 0.5  # seconds for which an answer holds, however many ask
+_FRESH = 0.5  # seconds for which a view is cached, whatever the number of readers
 _MOST_SETTINGS = 2**20  # bytes of config.toml
-_MOST_CLIENTS = 200  # that are listed
-_MOST_ROUNDS = 10**9  # more are not believed
+_MOST_CLIENTS = 200  # listed at most
+_MOST_ROUNDS = 10**9  # a larger value is taken for damaged data
 
 
 class RunWatcher:
-    """The folder of a run, watched.
+    """Reads a run folder repeatedly and returns its current view.
 
     Args:
-        folder: The run folder; `check_watchable` says whether it is one.
+        folder: The run folder; `check_watchable` checks that it is one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,14 +42,14 @@ class RunWatcher:
         self._history = RoundHistory(self._run_dir.log_path)
         self._events = SiteEvents(folder / LOG_FILE)
         self._summary: RunSummary | None = None
-        self._summary_seen: tuple[int, int] | None = None  # its time and size
+        self._summary_seen: tuple[int, int] | None = None  # modification time and size of summary.json
         self._summary_problem = ""
         self._lock = threading.Lock()
         self._view: RunView | None = None
         self._looked = 0.0
 
     def view(self) -> RunView:
-        """Return what there is to see now; may be called from several threads."""
+        """Return the current state of the run; may be called from several threads."""
         with self._lock:
             if self._view is None or time.monotonic() - self._looked > _FRESH:
                 self._view, self._looked = self._look(), time.monotonic()
@@ -66,7 +66,9 @@ class RunWatcher:
             if source.lines.problem:
                 problems.append(f"{name} cannot be read ({source.lines.problem}).")
             if source.damaged or source.lines.too_long:
-                problems.append(f"{name} has {source.damaged + source.lines.too_long} damaged lines, left out here.")
+                problems.append(
+                    f"{name} has {source.damaged + source.lines.too_long} damaged lines, which are skipped."
+                )
         role: Role = "coordinator" if self._run_dir.is_served else "site" if events.is_site else "run"
         index = max(history.newest.round if history.newest else 0, events.round if role == "site" else 0)
         rounds = _number(settings, "rounds")
@@ -98,19 +100,19 @@ class RunWatcher:
         )
 
     def _read_settings(self, problems: list[str]) -> Settings:
-        """Return config.toml as it is; no method or data set that it names is imported."""
+        """Return the content of config.toml without importing any method or data set that it names."""
         path = self._run_dir.path / "config.toml"
         try:
             return tomllib.loads(read_regular(path, _MOST_SETTINGS, follow=False).decode())
         except FileNotFoundError:
             return {}
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no TOML"
+            reason = error.strerror if isinstance(error, OSError) else "it is not TOML"
             problems.append(f"config.toml cannot be read ({reason}).")
             return {}
 
     def _read_summary(self, problems: list[str]) -> RunSummary | None:
-        """Return summary.json, read once for each time that it was written."""
+        """Return the summary; the file is read again only after it has changed."""
         try:
             found = os.stat(self._run_dir.path / "summary.json", follow_symlinks=False)
         except OSError:
@@ -142,13 +144,15 @@ class RunWatcher:
             return "Waiting for the sites." if role == "coordinator" else "Waiting for the coordinator."
         if state == "stopped":
             again = {"run": f"rofl resume {folder}", "coordinator": f"rofl serve --resume {folder}"}.get(role)
-            return "No program works on this run." + (f" Continue with: {again}" if again else " Join again to go on.")
+            return "No program works on this run." + (
+                f" Continue with: {again}" if again else " Join again to continue."
+            )
         if rounds and index >= rounds:
             return "All rounds are done; the labels are being judged."
         return f"Round {index + 1} of {rounds} is under way." if rounds else "Under way."
 
     def _sites(self, role: Role, summary: RunSummary | None) -> list[SiteView]:
-        """Return the sites of a federation, or the clients of the newest round, with their noise where it is known."""
+        """Return the sites of a federation, or the clients of the newest round, with their noise if known."""
         known = summary.estimated.clients if summary and summary.estimated else {}
         newest = self._history.newest
         if role != "coordinator" and known:
@@ -169,7 +173,7 @@ class RunWatcher:
 
 
 def check_watchable(folder: Path) -> None:
-    """Raise a UserError unless a run or a federation was begun in a folder."""
+    """Raise a UserError unless a run or a federation was started in the folder."""
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}.", "rofl watch RUN, the folder of a run")
     if not any((folder / name).is_file() for name in ("config.toml", "serve.toml", LOG_FILE)):
@@ -177,9 +181,9 @@ def check_watchable(folder: Path) -> None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether a program works in a run folder: it then holds the lock, which goes with it however it ends.
+    """Return whether a process works in a run folder; it holds a lock, which the system releases when it ends.
 
-    To find out, a shared lock is taken and given back at once, some microseconds; there is no way to only ask.
+    There is no way to query the lock, so the function takes a shared lock and releases it after some microseconds.
     """
     try:
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -206,8 +210,8 @@ def _facts(settings: Settings) -> dict[str, str]:
         "Method": _table(settings, "method").get("name"),
         "Model": _table(settings, "model").get("name"),
         "Clients": settings.get("clients"),
-        "Clients a round": settings.get("cohort"),
-        "Noise put in": f"{noise.get('kind', '')} {ratio:g}" if isinstance(ratio, int | float) and ratio else None,
+        "Clients per round": settings.get("cohort"),
+        "Added noise": f"{noise.get('kind', '')} {ratio:g}" if isinstance(ratio, int | float) and ratio else None,
         "Seed": settings.get("seed"),
     }
     return {name: one_line(str(value))[:100] for name, value in found.items() if value not in (None, "")}
@@ -230,5 +234,5 @@ def _number(settings: Settings, name: str) -> int:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a number that JSON can hold, else None."""
+    """Return the number if JSON can represent it, else None."""
     return value if value is not None and isfinite(value) else None

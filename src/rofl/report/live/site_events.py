@@ -1,6 +1,6 @@
-"""The sites of a federation as its log tells: what each was asked, and what came of it.
+"""The sites of a federation, read from its log: their requests and answers.
 
-The chain of the log is not checked here: `rofl federation log` does that.
+This module does not verify the hash chain of the log; `rofl federation log` does.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import TypeAlias
 from rofl.report.live.json_lines import JsonLines
 from rofl.report.live.run_view import EventView, SiteView
 
-LOG_FILE = "federation-log.jsonl"  # as rofl.federation.event_log calls it, which this room may not import
+LOG_FILE = "federation-log.jsonl"  # as in rofl.federation.event_log, which this package may not import
 _MOST_EVENTS = 40
 _MOST_SITES = 1000
-_LONGEST = 300  # characters of an event, or of a text in it
+_LONGEST = 300  # characters of an event, or of one of its fields
 _WORK = {
     "train": "training",
     "evaluate": "testing",
@@ -39,12 +39,12 @@ class SiteEvents:
         path: The file.
 
     Attributes:
-        sites: By name, in the order in which they came.
-        events: The newest ones, the newest first.
-        round: The newest round that sites were asked for.
-        agreed: Whether all sites have come, so that the settings are known.
+        sites: The sites by name, in the order of their first event.
+        events: The newest events, newest first.
+        round: The newest round that the log mentions.
+        agreed: Whether the settings are agreed, which requires that all sites have connected.
         is_site: Whether this is the log of a site, not of a coordinator.
-        damaged: How many lines are no events.
+        damaged: Number of lines that are not valid events.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class SiteEvents:
         self.is_site = self.agreed = False
 
     def update(self) -> None:
-        """Read what is new."""
+        """Read the events that were added since the last call."""
         before = self.lines.started_over
         new = self.lines.read_new()
         if self.lines.started_over != before:
@@ -98,7 +98,7 @@ class SiteEvents:
 
 
 def _describe(entry: Line) -> str:
-    """Return an event in words."""
+    """Describe an event in words."""
     event, name = _text(entry, "event"), _text(entry, "site")
     reason = _text(entry, "reason")
     left_out = entry.get("left_out")
@@ -124,7 +124,7 @@ def _describe(entry: Line) -> str:
 
 
 def _work(entry: Line) -> str:
-    """Return what a request asks for, and for which round."""
+    """Return the task and the round of a request, in words."""
     kind = _text(entry, "kind").removeprefix("query.")
     index = entry.get("round")
     return _WORK.get(kind, kind) + (f", round {index}" if isinstance(index, int) and index else "")

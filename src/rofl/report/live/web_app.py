@@ -1,4 +1,4 @@
-"""The web application: one page without data of the run, and the run as JSON. There are no other paths."""
+"""The web application: a static page, and the state of the run as JSON. There are no other paths."""
 
 import secrets
 from dataclasses import asdict
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rofl.core.version import __version__
 from rofl.report.environment import read_static, render
 from rofl.report.live.page_access import Address, PageAccess
+from rofl.report.live.page_connections import note_reader
 from rofl.report.live.run_watcher import RunWatcher
 
 _HEADERS = {
@@ -33,8 +34,8 @@ def make_app(watcher: RunWatcher, access: PageAccess) -> ASGIApp:
     """Return the web application of a run folder.
 
     Args:
-        watcher: Looks at the folder.
-        access: Who may see it.
+        watcher: Reads the run folder.
+        access: The access rules.
     """
 
     async def page(request: Request) -> Response:
@@ -51,6 +52,7 @@ def make_app(watcher: RunWatcher, access: PageAccess) -> ASGIApp:
     async def status(request: Request) -> Response:
         if not access.has_token(request.headers.get("authorization", "")) and not _is_own_user(request, access):
             return JSONResponse({"problem": "token"}, status_code=401, headers=_HEADERS)
+        note_reader(request)
         view = await run_in_threadpool(watcher.view)
         return JSONResponse(asdict(view), headers=_HEADERS)
 
@@ -69,7 +71,7 @@ def _is_own_user(request: Request, access: PageAccess) -> bool:
 
 
 class _CheckHost:
-    """Refuses requests whose `Host` a page from elsewhere may have."""
+    """Middleware that rejects requests with a foreign `Host` header."""
 
     def __init__(self, app: ASGIApp, access: PageAccess) -> None:
         self._app, self._access = app, access

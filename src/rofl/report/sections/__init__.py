@@ -1,1 +1,1 @@
-"""The sections of a run's page, in reading order: each module prepares typed values and renders one template."""
+"""The sections of a run's page. Each module prepares typed values and renders its templates."""

@@ -9,8 +9,8 @@ from rofl.report.finished_runs import Group
 
 CHART_ID = "accuracy"
 
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # so that lines differ without colour
-_MAX_MARKERS = 40  # a curve of at most this many points shows each as a marker
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")  # lines differ without colour
+_MAX_MARKERS = 40  # a curve with at most this many points gets a marker at each
 
 
 def accuracy_chart(groups: Sequence[Group]) -> Section:
@@ -24,7 +24,7 @@ def accuracy_chart(groups: Sequence[Group]) -> Section:
 
 
 def _group_traces(group: Group, number: int) -> list[PlotlyJson]:
-    """Return a line for one run; for several seeds their mean, with each run as a thin line behind it."""
+    """Return the line of one run; for several seeds, their mean with the single runs as thin lines behind it."""
     curves = [run.curve for run in group.runs]
     if len(curves) == 1:
         return [_trace(group.label, curves[0], number, width=2.5)]
@@ -39,13 +39,13 @@ def _group_traces(group: Group, number: int) -> list[PlotlyJson]:
 
 
 def _trace(name: str, curve: Sequence[tuple[int, float]], number: int, width: float) -> PlotlyJson:
-    """Return one line.
+    """Return the trace of one line.
 
     Args:
-        name: its name in the legend.
+        name: the name in the legend.
         curve: (round, accuracy in per cent).
-        number: of the group, which gives the colour and the dashes.
-        width: of the line, in pixels.
+        number: index of the group, which selects the colour and the dashes.
+        width: line width in pixels.
     """
     colour, dash = COLOURS[number % len(COLOURS)], _DASHES[number % len(_DASHES)]
     return {

@@ -9,13 +9,13 @@ from rofl.report.environment import Section, render
 from rofl.report.sections.noise_heatmap import heatmap_layout, heatmap_traces
 
 CHART_ID = "confusion"
-_HARDLY_EVER = 0.1  # predictions of a class as a share of its samples, below which it stands out
-_MAX_LISTED = 6  # mistakes in the list beside the map
+_HARDLY_EVER = 0.1  # a class with fewer predictions than this share of its samples is highlighted
+_MAX_LISTED = 6  # number of mistakes in the list beside the map
 
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A row of the table: a class, and how other methods recognise it."""
+    """A row of the table: the metrics of a class, and its recall by other methods."""
 
     metrics: ClassMetrics
     missed: bool  # whether it has samples and is hardly ever predicted
@@ -28,9 +28,9 @@ def class_metrics(
     """Return the table of precision, recall and F1.
 
     Args:
-        metrics: of the model that the page is about.
-        others: of other methods on the same samples, by name; their recall stands beside it.
-        as_given: whether labels are as given, so that some may be wrong.
+        metrics: the metrics of the model that the page is about.
+        others: the metrics of other methods on the same samples, by name; the table has a column for their recall.
+        as_given: whether labels are used as given, so that some may be wrong.
     """
     others = others or {}
     rows = [
@@ -51,7 +51,7 @@ class Mistake:
 
 
 def confusion_map(metrics: Classification) -> Section:
-    """Return the map and a list of the most frequent mistakes."""
+    """Return the confusion matrix as a heat map, and a list of the most frequent mistakes."""
     names = [each.name for each in metrics.classes]
     shares = [[cell / max(sum(row), 1) for cell in row] for row in metrics.confusion]
     hover = "%{y} predicted as %{x}: %{z:.1f} %<extra></extra>"

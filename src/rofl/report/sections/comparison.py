@@ -1,7 +1,7 @@
 """The figures of a group of runs as text, and the table that compares groups.
 
-A figure is the mean over the seeds, with the standard deviation from two seeds on. The tiles of the headline show some
-of them. A new figure is an entry in `group_figures`; an entry in `headline` makes it a tile.
+A figure is the mean over the seeds, with the standard deviation for two or more seeds. The headline shows some of them
+as tiles. To add a figure, add an entry to `group_figures`; to show it as a tile, add an entry to `headline`, too.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _LIST_NOTES = {
     "Suspect recall": "of the wrong labels are suspects",
     "Right suggestions": "for the suspects that are wrong",
 }
-_DETECTION_NOTES = {  # for runs of versions that did not measure their lists
+_DETECTION_NOTES = {  # for runs of versions that did not measure their lists of suspects
     "Detection precision": "of the labels that training distrusts are wrong",
     "Detection recall": "of the wrong labels are distrusted",
 }
@@ -32,9 +32,9 @@ _DETECTION_NOTES = {  # for runs of versions that did not measure their lists
 def group_figures(group: Group) -> dict[str, str]:
     """Return every figure of a group by name, in the order of the comparison table.
 
-    "Detection" is about the labels that the method itself does not trust (Eq. 7), "Suspect" about the lists. A figure
-    that some run lacks is a dash; those of the lists are absent for runs of versions that did not measure them. Bytes
-    come without standard deviation: they hardly depend on the seed.
+    "Detection" refers to the labels that the method itself does not trust (Eq. 7), "Suspect" to the lists of suspects.
+    A figure that some run lacks is a dash. The figures of the lists are absent for runs of versions that did not
+    measure them. Bytes have no standard deviation because they hardly depend on the seed.
     """
     summaries = [run.summary for run in group.runs]
     figures = {
@@ -61,30 +61,30 @@ def group_figures(group: Group) -> dict[str, str]:
 
 
 def truth_notes(group: Group) -> dict[str, str]:
-    """Return the names of the figures that need the true labels, with what each says; none where no run knows them."""
+    """Return the names and notes of the figures that need the true labels; empty if no run knows them."""
     if not any(run.truth_known for run in group.runs):
         return {}
     return _LIST_NOTES if all(_measures_lists(run.summary) for run in group.runs) else _DETECTION_NOTES
 
 
 @dataclass(frozen=True)
-class ComparisonRow:
+class FigureRow:
     """One figure of every method."""
 
     name: str
-    figures: list[str]  # a cell per method; a dash where a method's runs do not have it
+    figures: list[str]  # a cell per method; a dash if the method's runs lack the figure
 
 
 def comparison(groups: Sequence[Group]) -> Section:
-    """Return the table, a column per group; an empty section where there is only one."""
+    """Return the table with a column per group; an empty section if there is only one group."""
     if len(groups) == 1:
         return Section()
     columns = [group_figures(group) for group in groups]
     names = max(columns, key=len)  # runs of older versions have fewer figures
-    rows = [ComparisonRow(name, [figures.get(name, formatting.UNKNOWN) for figures in columns]) for name in names]
+    rows = [FigureRow(name, [figures.get(name, formatting.UNKNOWN) for figures in columns]) for name in names]
     return Section(render("comparison.html.j2", labels=[group.label for group in groups], rows=rows))
 
 
 def _measures_lists(summary: RunSummary) -> bool:
-    """Return whether the version that wrote this measured the lists of suspects; the first ones did not."""
+    """Return whether the version that wrote the summary measured the lists of suspects; the first ones did not."""
     return summary.format >= 2 or summary.audit is not None

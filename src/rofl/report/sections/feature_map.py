@@ -1,7 +1,7 @@
-"""The features of samples and the centroids of classes in two dimensions, by t-SNE.
+"""A t-SNE picture of the features of samples and the centroids of classes.
 
-A run keeps the features of up to 600 samples (`rofl.audit.result.Features`); the picture is computed when a page is
-written, from those that its reader may see.
+A run stores the features of up to 600 samples (`rofl.audit.result.Features`). The picture is computed when a page is
+written, from the samples that its reader may see.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from rofl.report.environment import Section, read_static, render
 
 CHART_ID = "features"
 
-_MIN_SAMPLES = 10  # fewer make no picture
-_ITERATIONS = 500  # half of the usual ones: half the time, and on 600 samples of a run 5 % more of what it minimises
-_MAX_COLOURS = 20  # classes that can be told apart by colour
+_MIN_SAMPLES = 10  # with fewer there is no picture
+_ITERATIONS = 500  # half of the default: half the time, and the loss on 600 samples of a run is 5 % larger
+_MAX_COLOURS = 20  # number of classes that can be distinguished by colour
 _PALETTE = (
     *("#12938a", "#c25f7c", "#5b8bc9", "#b9812f", "#8a6fc4", "#6f9a3c", "#cf6a3f", "#3f9fc4", "#b05fb0", "#8b7d5a"),
     *("#4fb8ad", "#e08aa3", "#86aee0", "#d6a75c", "#ad97dd", "#97bd68", "#e39a7a", "#73c0df", "#cf93cf", "#b3a684"),
@@ -31,10 +31,10 @@ def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
 
     Args:
         audit: the samples that the reader may see, with the features that the run kept.
-        classes: the names of the classes; empty for runs of old versions, then those of the given labels count.
+        classes: the names of the classes; empty for runs of old versions, whose classes are taken from the labels.
 
     Returns:
-        The section; empty where fewer than ten samples have features.
+        The section; empty if fewer than ten samples have features.
     """
     features = audit.features
     if features is None:
@@ -55,7 +55,7 @@ def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
         has_gallery=any(row.flagged for row in rows),
     )
     traces = [*_sample_traces(samples, rows, classes), *_centroid_traces(centroids, classes)]
-    if len(classes) <= _MAX_COLOURS:  # else suspects are a trace of their own
+    if len(classes) <= _MAX_COLOURS:  # else suspects have their own trace
         coloured = [trace for trace in traces if "customdata" in trace]
         keys = [_legend_key(trace["name"], "circle", trace["marker"]["color"]) for trace in coloured]
         for trace, key in zip(coloured, keys, strict=True):
@@ -70,12 +70,12 @@ def feature_map(audit: VisibleAudit, classes: Sequence[str]) -> Section:
 
 
 def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequence[str]) -> list[PlotlyJson]:
-    """Return a trace per given label or, for too many classes, one of the suspects and one of the others.
+    """Return one trace per given label or, if there are too many classes, one for suspects and one for the others.
 
     Args:
         points: (m, 2) of the samples.
         rows: the m samples, in the same order.
-        classes: all names of classes; a class without a sample gets no trace.
+        classes: the names of all classes; a class without samples gets no trace.
     """
     if len(classes) <= _MAX_COLOURS:
         groups = [
@@ -90,7 +90,7 @@ def _sample_traces(points: np.ndarray, rows: Sequence[SuspectRow], classes: Sequ
     return [
         _sample_trace(points[chosen], [rows[index] for index in chosen], name, colour)
         for name, colour, indices in groups
-        if (chosen := sorted(indices, key=lambda index: rows[index].flagged))  # suspects last: they lie on top
+        if (chosen := sorted(indices, key=lambda index: rows[index].flagged))  # suspects last, so they are drawn on top
     ]
 
 
@@ -100,8 +100,8 @@ def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, col
     Args:
         points: (m, 2) of the samples.
         rows: the m samples, in the same order.
-        name: of the trace, in the legend.
-        colour: of its markers.
+        name: the name in the legend.
+        colour: the colour of the markers.
     """
     return {
         **_scatter(points),
@@ -122,19 +122,21 @@ def _sample_trace(points: np.ndarray, rows: Sequence[SuspectRow], name: str, col
 
 
 def _legend_key(name: str, symbol: str, colour: str) -> PlotlyJson:
-    """Return an entry of the legend without points: plotly would show the symbol of a trace's first point, any of two.
+    """Return a trace without points that serves as a legend entry.
+
+    plotly would show the symbol of a trace's first point, which may be either of the two.
 
     Args:
-        name: as plotly shows it.
-        symbol: of the marker.
-        colour: of the marker.
+        name: the name in the legend.
+        symbol: the marker symbol.
+        colour: the marker colour.
     """
     marker = {"symbol": symbol, "size": 8, "color": colour}
     return {"type": "scatter", "mode": "markers", "name": name, "x": [None], "y": [None], "marker": marker}
 
 
 def _hover_text(row: SuspectRow) -> str:
-    """Return what plotly shows about a sample under the pointer; names are escaped, `<br>` breaks lines."""
+    """Return the hover text of a sample; names are escaped, and `<br>` separates lines."""
     given, suggested = plotly_text(row.given, 40), plotly_text(row.suggested, 40)
     suggestion = f", looks like {suggested}" if suggested != given else ""
     client, sample = plotly_text(row.client, 40), plotly_text(row.sample, 60)
@@ -142,11 +144,11 @@ def _hover_text(row: SuspectRow) -> str:
 
 
 def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJson]:
-    """Return the stars of the centroids, with their names where there are few.
+    """Return the trace of the centroids as stars, labelled with their names if there are few.
 
     Args:
-        points: (K, 2); (0, 2) for a method without centroids, which gives no trace.
-        classes: the names; a centroid beyond them gets its number.
+        points: (K, 2); (0, 2) for a method without centroids, which gets no trace.
+        classes: the names; a centroid without a name is labelled with its number.
     """
     if not len(points):
         return []
@@ -173,6 +175,6 @@ def _centroid_traces(points: np.ndarray, classes: Sequence[str]) -> list[PlotlyJ
 
 
 def _scatter(points: np.ndarray) -> PlotlyJson:
-    """Return the part that all traces share; coordinates are rounded, which halves their size in the page."""
+    """Return the keys that all traces share; coordinates are rounded, which halves their size in the page."""
     x, y = points.round(2).T.tolist()
     return {"type": "scatter", "x": x, "y": y, "hovertemplate": "%{text}<extra></extra>"}

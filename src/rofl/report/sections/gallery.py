@@ -1,8 +1,8 @@
-"""The suspects as cards that a reader goes through and decides on.
+"""The suspects as cards that a reader reviews one by one.
 
-Python writes the suspects into the page as JSON; the scripts in `static` build the cards from it, a hundred at a
-time, and keep the decisions: decisions.js holds them and reads and writes CSV, cards.js builds a card, gallery.js has
-the filters, keys and buttons, viewer.js shows one picture large. `rofl audit --decisions` reads the CSV.
+Python writes the suspects into the page as JSON. The scripts in `static` build the cards, a hundred at a time, and
+store the decisions: decisions.js holds them and reads and writes CSV, cards.js builds a card, gallery.js handles
+filters, keys and buttons, and viewer.js shows one picture large. `rofl audit --decisions` reads the CSV.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,8 @@ from rofl.report.environment import Section, read_static, render
 from rofl.report.large_pictures import ImageMode, LargePictures, large_pictures
 from rofl.report.thumbnails import thumbnails
 
-MAX_SHOWN = 10_000  # suspects on a page
-_SCRIPTS = ("decisions.js", "cards.js", "viewer.js", "gallery.js")  # in the order in which they build on each other
+MAX_SHOWN = 10_000  # maximum number of suspects on a page
+_SCRIPTS = ("decisions.js", "cards.js", "viewer.js", "gallery.js")  # in the order of their dependencies
 
 
 _NO_LARGE = LargePictures()
@@ -29,18 +29,18 @@ _NO_LARGE = LargePictures()
 
 @dataclass(frozen=True)
 class GalleryData:
-    """The suspects of a gallery, and what is known about them."""
+    """The suspects of a gallery, with their images and metadata."""
 
     suspects: Sequence[SuspectRow]  # flagged, most suspicious first
-    classes: Sequence[str]  # that a reader may choose from
-    name: str  # safe in a file's name
-    storage_key: str  # under which the browser keeps decisions
-    federated: FederatedDataset | None  # has the images; None where they cannot be loaded: cards are text then
-    missing_images: str = ""  # why they cannot be loaded
+    classes: Sequence[str]  # the choices for the right label
+    name: str  # safe as a part of a file name
+    storage_key: str  # key of the decisions in the browser's storage
+    federated: FederatedDataset | None  # has the images; None if they cannot be loaded, so that cards are text only
+    missing_images: str = ""  # the reason why they cannot be loaded
     truth_known: bool = False  # whether `federated` knows which labels are wrong
-    originals: Originals | None = None  # the images in their own size, and the cells of a table
+    originals: Originals | None = None  # the images in full size, and the cells of a table
     large: LargePictures = _NO_LARGE
-    unflagged_note: str = ""  # about wrong labels among those that are not flagged
+    unflagged_note: str = ""  # a sentence about wrong labels that are not flagged
 
     @property
     def shown(self) -> Sequence[SuspectRow]:
@@ -54,34 +54,34 @@ class GalleryData:
 
 
 class SuspectColumns(TypedDict):
-    """The data for gallery.js: columns of equal length, a value per suspect, with clients and classes by index."""
+    """The data for gallery.js: columns with one value per suspect; clients and classes are given by index."""
 
-    key: str  # of the browser's storage
-    file: str  # the name of the file of decisions
+    key: str  # key of the browser's storage
+    file: str  # name of the file of decisions
     clients: list[str]  # their names
     classes: list[str]  # their names
     client: list[int]
-    row: list[int]  # numbers in the training set, by which the t-SNE picture names samples
+    row: list[int]  # rows of the training set, which the t-SNE picture uses to identify samples
     sample: list[str]
     given: list[int]
     suggested: list[int]
     score: list[float]
-    wrong: NotRequired[list[int]]  # 1 where the label is really wrong
+    wrong: NotRequired[list[int]]  # 1 if the label is really wrong
     kind: NotRequired[str]  # the media type of the pictures
     edge: NotRequired[int]  # pixels of their longer side
     picture: NotRequired[list[str]]  # base64
-    link: NotRequired[list[str]]  # addresses of the images in their own size
-    columns: NotRequired[list[str]]  # of a table
-    cells: NotRequired[list[list[str]]]  # of a table's rows
+    link: NotRequired[list[str]]  # URLs of the images in full size
+    columns: NotRequired[list[str]]  # names of a table's columns
+    cells: NotRequired[list[list[str]]]  # one list of cells per suspect
 
 
 def with_large_pictures(data: GalleryData, mode: ImageMode, folder: Path) -> GalleryData:
-    """Return the data with large pictures of the suspects, where they have pictures.
+    """Return the data with large pictures of the suspects, if these have pictures.
 
     Args:
         data: the suspects.
-        mode: none, links to the files, or copies.
-        folder: of the page, which links are relative to.
+        mode: no large pictures, links to the files, or copies.
+        folder: the folder of the page; links are relative to it.
     """
     if not data.has_pictures or data.originals is None:
         return data
@@ -93,7 +93,7 @@ def gallery(data: GalleryData) -> Section:
     """Return the cards, their data, scripts and style sheet.
 
     Returns:
-        The section; a sentence instead of cards where no label is flagged.
+        The section; if no label is flagged, a sentence instead of cards.
     """
     if not data.suspects:
         sentence = f"No label was flagged. {data.unflagged_note}".strip()
@@ -114,16 +114,16 @@ def gallery(data: GalleryData) -> Section:
 
 
 def hidden_gallery() -> Section:
-    """Return what stands in place of the gallery on the server's page."""
-    sentence = "Suspects are shown to their owners: on each site's own page."
+    """Return the notice that replaces the gallery on the server's page."""
+    sentence = "Only a site's own page shows its suspects."
     return Section(render("notice.html.j2", heading="Suspects", sentence=sentence))
 
 
 def _columns(data: GalleryData) -> SuspectColumns:
     """Return the suspects for gallery.js.
 
-    Classes are the run's, then any that only a list of suspects names; clients are in natural order. Thumbnails take
-    most of the time and nearly all of the space.
+    The classes are those of the run, then any that only a list of suspects names. Clients are in natural order.
+    Thumbnails take most of the time and nearly all of the space.
     """
     suspects, federated = data.shown, data.federated
     clients = _indices(sorted({suspect.client for suspect in suspects}, key=natural))

@@ -1,7 +1,7 @@
-"""The top of the page: what was run, a card with each method's accuracy, and the main figures of the first.
+"""The top of the page: the main settings, a card with each method's accuracy, and the main figures of the first.
 
-The first group is the one that `group_runs` puts first: a method with centroids, where there is one. The other cards
-say how far they are from it.
+`group_runs` puts a method with centroids first, if there is one. The cards of the other methods state their difference
+to the first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class AccuracyCard:
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure, with a line that says what it is."""
+    """One figure with an explanatory line."""
 
     name: str
     figure: str
@@ -36,10 +36,10 @@ class Tile:
 
 
 def page_title(runs: Sequence[FinishedRun]) -> str:
-    """Return the data set's name, and the noise ratio where it is one number for all runs.
+    """Return the name of the data set, with the noise ratio if all runs share one.
 
-    Several data sets are named one after the other. Without noise, the name is all. Data of sites has no name that a
-    coordinator knows, so that its page has the run's.
+    Several data sets are listed one after the other. Without added noise, the title is the name alone. A coordinator
+    does not know the names of the sites' data, so its page uses the name of the run.
     """
     names = _distinct(
         run.folder.path.resolve().name if run.experiment.data.at_sites else run.experiment.data.title for run in runs
@@ -52,13 +52,13 @@ def page_title(runs: Sequence[FinishedRun]) -> str:
 
 
 def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return the main settings of the runs as text, by name; where runs differ, the values stand side by side."""
+    """Return the main settings of the runs as text, by name; if runs differ, all values are listed."""
     experiments = [run.experiment for run in runs]
     seeds = sorted({one.seed for one in experiments})
     sites = _distinct(", ".join(run.summary.sites) for run in runs)
     return {
         **({"Sites": sites} if sites else {"Clients": _distinct(one.clients for one in experiments)}),
-        "Sites a round" if sites else "Clients a round": _distinct(one.cohort for one in experiments),
+        "Sites per round" if sites else "Clients per round": _distinct(one.cohort for one in experiments),
         "Rounds": _distinct(_rounds(run) for run in runs),
         "Noise": _distinct(_noise(one) for one in experiments),
         "Samples shared out": _distinct(_partition(one) for one in experiments),
@@ -77,7 +77,7 @@ def headline(groups: Sequence[Group]) -> Section:
 
 
 def _card(group: Group, note: str) -> AccuracyCard:
-    """Return a group's card; the first line below the number is `note`, a second one counts the seeds."""
+    """Return a group's card; `note` is the first line below the number, and a second line counts the seeds."""
     number = formatting.with_spread([run.summary.test_accuracy for run in group.runs], formatting.per_cent)
     mean, sign, spread = number.partition("±")
     seeds = [f"mean and standard deviation of {len(group.runs)} seeds"] if len(group.runs) > 1 else []
@@ -85,7 +85,7 @@ def _card(group: Group, note: str) -> AccuracyCard:
 
 
 def _saved_model_card(groups: Sequence[Group]) -> AccuracyCard | None:
-    """Return the card of a single run whose best model was saved: its figure is that model's; else None."""
+    """Return the card of a single run that saved its best model, with that model's accuracy; else None."""
     first = groups[0]
     summary = first.runs[0].summary
     if len(groups) > 1 or not _saved_model(first) or summary.model_accuracy is None:
@@ -99,7 +99,7 @@ def _saved_model_card(groups: Sequence[Group]) -> AccuracyCard | None:
 
 
 def _saved_model(group: Group) -> list[str]:
-    """Return a line about the saved model, where it is not that of the last round."""
+    """Return a line about the saved model, if it is not the model of the last round."""
     summary = group.runs[0].summary
     if len(group.runs) > 1 or summary.selected != "best" or summary.model_accuracy is None:
         return []
@@ -108,7 +108,7 @@ def _saved_model(group: Group) -> list[str]:
 
 
 def _tiles(group: Group) -> list[Tile]:
-    """Return the figures besides accuracy; those that need the true labels only where these are known."""
+    """Return the figures besides accuracy; those that need the true labels only if these are known."""
     figures = group_figures(group)
     samples = formatting.average([run.samples for run in group.runs], formatting.count)
     scored = all(run.expected_wrong is not None for run in group.runs)
@@ -126,35 +126,35 @@ def _tiles(group: Group) -> list[Tile]:
 
 
 def _accuracy(group: Group) -> float | None:
-    """Return the mean over the seeds; None where some run has no accuracy."""
+    """Return the mean accuracy over the seeds; None if a run has no accuracy."""
     values = [run.summary.test_accuracy for run in group.runs]
     known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
 
 
 def _averaged_rounds(group: Group) -> str:
-    """Return what the number is: the mean of the last ten evaluated rounds, or of all where there are fewer."""
+    """Describe the accuracy of a card: the mean of the last ten evaluated rounds, or of all if there are fewer."""
     rounds = _last_rounds(group)
     return _measure(group) + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
 
 
 def _last_rounds(group: Group) -> int:
-    """Return how many evaluated rounds the mean is of."""
+    """Return the number of evaluated rounds in the mean."""
     return min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
 
 
 def _measure(group: Group) -> str:
-    """Return what is measured; labels of user data may be wrong."""
+    """Return the name of the measure; for user data it says that labels may be wrong."""
     return "accuracy on held-out labels as given" if group.runs[0].experiment.data.is_user_data else "test accuracy"
 
 
 def _difference(accuracy: float | None, reference: float | None, name: str) -> str:
-    """Return how far an accuracy is from the first method's, in percentage points.
+    """Return the difference of an accuracy to the first method's, in percentage points, as text.
 
     Args:
-        accuracy: of this method, in per cent; None where it is not known.
-        reference: of the first method; likewise.
-        name: of the first method.
+        accuracy: the accuracy of this method, in per cent; None if unknown.
+        reference: the accuracy of the first method, in per cent; None if unknown.
+        name: the name of the first method.
     """
     if accuracy is None or reference is None:
         return "test accuracy not known"
@@ -164,19 +164,19 @@ def _difference(accuracy: float | None, reference: float | None, name: str) -> s
 
 
 def _rounds(run: FinishedRun) -> str:
-    """Return the number of rounds; of a run that stopped early both numbers."""
+    """Return the number of rounds; for a run that stopped early, both the actual and the planned number."""
     done, planned = run.summary.rounds_run, run.experiment.rounds
     return f"{done} of {planned}" if run.summary.stopped else str(planned)
 
 
 def _noise(experiment: Experiment) -> str:
-    """Return the noise that was put on; the noise of user data is not known."""
+    """Return the noise that was added to the labels; the noise of user data is unknown."""
     came = experiment.data.is_user_data and not experiment.noise.expected_ratio
     return "not known" if came else experiment.noise.text
 
 
 def _partition(experiment: Experiment) -> str:
-    """Return how samples came to clients; those of user data with owners, and of sites, were never shared out."""
+    """Return how samples were assigned to clients; sites and user data with named clients keep their own."""
     data = experiment.data
     return (
         "by client, as in the data" if data.at_sites or (data.path and data.partition == "natural") else data.partition

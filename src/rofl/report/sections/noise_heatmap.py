@@ -1,7 +1,7 @@
-"""The estimated noise: of each client as a table, and which classes are labelled as which as a heat map.
+"""The estimated label noise: per client as a table, and between classes as a heat map.
 
-The matrix is `NoiseEstimate.transition` of summary.json: no true label is needed, and no sample can be told from it,
-so every audience sees the map.
+The matrix is `NoiseEstimate.transition` from summary.json. It needs no true labels and reveals no single sample, so
+every audience sees the map.
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ CHART_ID = "transition"
 
 _ACCENT = "18,147,138"  # the first of charts.COLOURS
 _RIGHT_LABELS = "rgba(139,146,156,0.25)"  # the colour of the diagonal
-_MAX_NUMBERED = 12  # classes up to which cells have their number written in
-_MAX_TICKS = 25  # class names on an axis
+_MAX_NUMBERED = 12  # up to this many classes, cells show their number
+_MAX_TICKS = 25  # maximum number of class names on an axis
 _TICK_LENGTH = 13  # characters of a name on an axis
-_UPRIGHT_LENGTH = 2  # characters of names that fit side by side on a phone
+_UPRIGHT_LENGTH = 2  # names of up to this many characters fit side by side on a phone
 _HOVER = "labelled %{x}, looks like %{y}: %{z:.1f} %<extra></extra>"
-_MAX_LISTED = 6  # confusions in the list beside the map
+_MAX_LISTED = 6  # number of confusions in the list beside the map
 
 Matrix = list[list[float]]  # (K, K): [predicted class][given label]; rows sum to 1
 
 
 def client_table(clients: Sequence[ClientNoise], judge: str) -> Section:
-    """Return the table: samples, suspects with a bar for their share, expected wrong labels, and their bounds.
+    """Return the table of clients: samples, suspects with a bar for their share, expected wrong labels, and bounds.
 
-    The last two are left out where no client's are known.
+    The last two columns are left out if they are unknown for all clients.
 
     Args:
-        clients: a row each; a table of more than 30 rows scrolls in a box.
-        judge: the run whose model judged the labels, as the heading names it.
+        clients: one row each; a table of more than 30 rows scrolls in a box.
+        judge: the model that judged the labels, as the text above the table names it.
     """
     expected = any(client.expected is not None for client in clients)
     bounds = any(client.interval for client in clients)
@@ -42,7 +42,7 @@ def client_table(clients: Sequence[ClientNoise], judge: str) -> Section:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Two classes, of which samples of the first are labelled as the second."""
+    """A pair of classes: samples that look like the first but are labelled as the second."""
 
     predicted: str
     given: str
@@ -50,9 +50,9 @@ class Confusion:
 
 
 def noise_heatmap(run: Audited) -> Section:
-    """Return the map and a list of the most frequent confusions.
+    """Return the heat map and a list of the most frequent confusions.
 
-    Classes are numbered where the summary does not name them, or not as many as the matrix has.
+    Classes are numbered if the summary does not name all classes of the matrix.
 
     Returns:
         The section; empty for runs of old versions, which have no estimate.
@@ -71,7 +71,7 @@ def noise_heatmap(run: Audited) -> Section:
 
 
 def _confusions(matrix: Matrix, names: Sequence[str]) -> list[Confusion]:
-    """Return all confusions, most frequent first; of equally frequent ones the later classes first."""
+    """Return all confusions, most frequent first; among equals, the later classes come first."""
     ranked = sorted(((share, i, j) for i, j, share in _off_diagonal(matrix) if share > 0), reverse=True)
     return [Confusion(names[i], names[j], share) for share, i, j in ranked]
 
@@ -82,15 +82,15 @@ def _off_diagonal(matrix: Matrix) -> list[tuple[int, int, float]]:
 
 
 def heatmap_traces(matrix: Matrix, names: Sequence[str], hover: str) -> list[PlotlyJson]:
-    """Return two heat maps that complement each other.
+    """Return two complementary heat maps, one for mistakes and one for the diagonal.
 
-    Mistakes are in the accent colour, on a scale that ends at the largest share. What is right, the diagonal, would
-    outshine them on that scale: it is in grey.
+    Mistakes have the accent colour, on a scale that ends at the largest share. The diagonal (right labels) is grey,
+    because it would outshine the mistakes on the same scale.
 
     Args:
         matrix: (K, K) shares.
-        names: of the K classes; they are on both axes.
-        hover: the text of a cell, as plotly's `hovertemplate`.
+        names: the names of the K classes, for both axes.
+        hover: the hover text of a cell, as plotly's `hovertemplate`.
     """
     labels = _unique_labels(names)
     highest = 100 * max((share for _, _, share in _off_diagonal(matrix)), default=0) or 1
@@ -109,7 +109,7 @@ def heatmap_traces(matrix: Matrix, names: Sequence[str], hover: str) -> list[Plo
     size = range(len(matrix))
     wrong = [[None if i == j else round(100 * matrix[i][j], 3) for j in size] for i in size]
     right = [[round(100 * matrix[i][j], 3) if i == j else None for j in size] for i in size]
-    # translucent colours: the page's background, light or dark, shows through where there is little
+    # colours are translucent, so that small shares show the page's background, light or dark
     faint, full = f"rgba({_ACCENT},0.04)", f"rgba({_ACCENT},0.75)"
     bar: PlotlyJson = {"orientation": "h", "thickness": 8, "len": 0.6, "y": -0.02, "yanchor": "top", "outlinewidth": 0}
     bar |= {"tickvals": [0, highest], "ticktext": ["0 %", f"{highest:.3g} %"], "tickangle": 0}
@@ -123,10 +123,10 @@ def heatmap_traces(matrix: Matrix, names: Sequence[str], hover: str) -> list[Plo
 def heatmap_layout(names: Sequence[str], across: str, down: str) -> PlotlyJson:
     """Return square axes with names on top and the first class in the upper left corner.
 
-    At most 25 classes have their name on an axis; all of them have it in the hover text.
+    An axis shows at most 25 class names; hover texts show all of them.
 
     Args:
-        names: of the K classes.
+        names: the names of the K classes.
         across: the title of the horizontal axis.
         down: the title of the vertical axis.
     """
@@ -145,6 +145,6 @@ def heatmap_layout(names: Sequence[str], across: str, down: str) -> PlotlyJson:
 
 
 def _unique_labels(names: Sequence[str]) -> list[str]:
-    """Return names for plotly, which draws categories of equal names as one."""
+    """Return distinct names, because plotly merges categories of the same name."""
     short = [plotly_text(name) for name in names]
     return [name if short.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(short)]

@@ -1,4 +1,4 @@
-"""Near-duplicates and outliers: issues of samples, not of labels."""
+"""Near-duplicates and outliers, which are issues of samples, not of labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from rofl.data.originals import Originals
 from rofl.report.environment import Section, render
 from rofl.report.thumbnails import thumbnails
 
-MAX_SHOWN = 60  # of each kind
-_COARSE = 48  # pixels up to which a picture is enlarged without smoothing
+MAX_SHOWN = 60  # cards of each kind
+_COARSE = 48  # pictures of up to this many pixels are enlarged without smoothing
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class Shown:
 
     name: str
     given: str
-    picture: str  # a data URL; empty where there is none
-    coarse: bool  # whether its pixels are to be seen
+    picture: str  # a data URL; "" if there is none
+    coarse: bool  # whether it is enlarged without smoothing
     cells: dict[str, str]
 
 
 @dataclass(frozen=True)
 class IssueCard:
-    """One or two samples, and what is the matter with them."""
+    """One or two samples with the same issue."""
 
     client: str
     samples: list[Shown]
@@ -37,11 +37,11 @@ class IssueCard:
 def other_issues(
     issues: Sequence[SampleIssue], federated: FederatedDataset | None, originals: Originals | None = None
 ) -> Section:
-    """Return the cards of near-duplicates and of outliers, the first 60 of each; empty where there are none.
+    """Return the cards of near-duplicates and of outliers, the first 60 of each; empty if there are none.
 
     Args:
-        issues: that the reader may see, those to look at first in front.
-        federated: has the images; None where they cannot be loaded: cards are text then.
+        issues: the issues that the reader may see, most important first.
+        federated: has the images; None if they cannot be loaded, so that cards are text only.
         originals: has the cells of a table.
     """
     if not issues:
@@ -66,7 +66,7 @@ def other_issues(
 
 
 def _pictures(issues: Sequence[SampleIssue], federated: FederatedDataset | None) -> tuple[dict[int, str], bool]:
-    """Return the pictures of all samples on the cards as data URLs, by row, and whether they are of few pixels."""
+    """Return the pictures of all samples on the cards as data URLs, by row, and whether they have few pixels."""
     if federated is None or federated.images.is_table:
         return {}, False
     rows = list(dict.fromkeys(row for issue in issues for row in (issue.row, issue.other_row) if row >= 0))

@@ -1,4 +1,4 @@
-"""The provenance of each run: the guard's warnings, settings and versions."""
+"""The provenance of each run: warnings of the guard, settings and versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rofl.training.run_files import read_text
 
 
 def guard_warnings(runs: Sequence[FinishedRun]) -> Section:
-    """Return the warnings of all runs, each with the run's name where there are several; empty where there are none."""
+    """Return the warnings of all runs, with the run's name if there are several runs; empty if there are none."""
     warnings = [
         (run.folder.path.resolve().name if len(runs) > 1 else "", event.message)
         for run in runs
@@ -21,7 +21,7 @@ def guard_warnings(runs: Sequence[FinishedRun]) -> Section:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The settings, versions and digests that are needed to repeat a run and compare it."""
+    """The settings, versions and digests needed to repeat a run and to compare the result."""
 
     name: str  # of the run folder
     entries: dict[str, str]
@@ -29,7 +29,7 @@ class Provenance:
 
 
 def provenance(runs: Sequence[FinishedRun]) -> Section:
-    """Return a block per run, its settings folded away."""
+    """Return one block per run, with its settings collapsed."""
     return Section(render("provenance.html.j2", runs=[_provenance(run) for run in runs]))
 
 

@@ -1,4 +1,4 @@
-"""Reliability diagrams: how often predictions of each confidence are right, and suspects of each score wrong."""
+"""Reliability diagrams: accuracy by the confidence of predictions, and share of wrong labels by score."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,9 +19,9 @@ def reliability_chart(
     """Return the diagram: a bar of accuracy for each bin of confidence, and the diagonal.
 
     Args:
-        metrics: of the model that the page is about.
-        others: of other methods on the same samples, by name, drawn as lines.
-        name: of the bars.
+        metrics: the metrics of the model that the page is about.
+        others: the metrics of other methods on the same samples, by name; drawn as lines.
+        name: the name of the bars in the legend.
     """
     traces = [_bars(metrics.reliability, plotly_text(name), "%{y:.1f} % of %{customdata} samples are right")]
     for number, (method, other) in enumerate((others or {}).items(), start=1):
@@ -36,11 +36,11 @@ def reliability_chart(
 
 
 def score_reliability_chart(scores: Sequence[float], wrong: Tensor) -> Section:
-    """Return the diagram of the suspects: of the labels with a score, the share that is really wrong.
+    """Return the diagram of the scores: for each bin of scores, the share of labels that are really wrong.
 
     Args:
-        scores: the probability that a label is wrong, of n samples.
-        wrong: (n,) whether it is.
+        scores: n probabilities that a label is wrong.
+        wrong: (n,) whether the label is wrong.
     """
     bins = reliability(torch.tensor(scores, dtype=torch.float64), wrong)
     error = sum(each.gap * each.samples for each in bins) / max(len(scores), 1)
@@ -57,7 +57,7 @@ def _bars(bins: Sequence[ReliabilityBin], name: str, hover: str) -> PlotlyJson:
         "x": [50 * (each.low + each.high) for each in shown],
         "y": [100 * (each.accuracy or 0) for each in shown],
         "width": 9,
-        "marker": {"color": COLOURS[0], "opacity": 0.45},  # the diagonal is seen on them
+        "marker": {"color": COLOURS[0], "opacity": 0.45},  # so that the diagonal shows through
         "customdata": [each.samples for each in shown],
         "hovertemplate": f"{hover}<extra></extra>",
     }
@@ -91,7 +91,7 @@ def _diagonal() -> PlotlyJson:
 def _layout(across: str, up: str) -> PlotlyJson:
     layout = base_layout()
     layout["xaxis"] |= {"title": {"text": across}, "ticksuffix": " %", "range": [0, 100], "hoverformat": ".0f"}
-    ticks = [20, 40, 60, 80, 100]  # 0 % is at the corner already, by the other axis
+    ticks = [20, 40, 60, 80, 100]  # the other axis already has 0 % at the corner
     layout["xaxis"] |= {"tickvals": ticks, "ticktext": [f"{tick} %" for tick in ticks]}
     layout["yaxis"] |= {"title": {"text": up}, "range": [0, 100]}
     return layout

@@ -41,7 +41,7 @@ class Cards {
     return item;
   }
 
-  // the values of a table's row
+  // returns the values of a table's row
   cells(i) {
     const list = make("dl", "cells");
     list.append(...this.data.columns.map((column, k) => {
@@ -72,7 +72,7 @@ class Cards {
     if (current?.decision === "wrong") item.append(this.classChoice(i, current.label));
   }
 
-  // the list to choose the right class of a wrong label from
+  // returns the list from which the reader chooses the right class of a wrong label
   classChoice(i, label) {
     const line = make("label", "should", "should be ");
     const select = make("select");
@@ -95,7 +95,7 @@ function make(tag, name, text = "") {
   return element;
 }
 
-// an element with a user's name as text; the middle of a long one is left out, and it may break after a slash or an underscore
+// returns an element with a name as text, shortened in the middle; it may break after a slash or an underscore
 function named(tag, name) {
   const element = make(tag), shown = name.length > 44 ? `${name.slice(0, 20)}…${name.slice(-23)}` : name;
   shown.split(/(?<=[/_])/).forEach((part, k) => element.append(...(k ? [make("wbr"), part] : [part])));

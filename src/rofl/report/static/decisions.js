@@ -1,14 +1,14 @@
 "use strict";
 
 // The reader's decisions about suspects: stored by the browser, exported and imported as CSV.
-// This file knows the page's data and none of its elements.
+// This file uses the page's data and none of its elements.
 
 const COLUMNS = ["client", "sample", "given", "decision", "label"];
 
 class Decisions {
   constructor(data) {
     this.data = data;
-    // suspect's index -> {decision: "wrong" or "right", label: index of a class, null for none yet}, newest last
+    // index of a suspect -> {decision: "wrong" or "right", label: index of a class, or null}, newest last
     this.all = new Map();
     this.stored = true; // whether the browser's storage works
     this.indices = new Map(data.sample.map((sample, i) => [identity(data.clients[data.client[i]], sample), i]));
@@ -53,11 +53,11 @@ class Decisions {
     return [COLUMNS, ...rows].map(row => row.map(cell).join() + "\n").join("");
   }
 
-  // takes over decisions from CSV text; returns how many are about this page's suspects, and how many are not
+  // imports decisions from CSV text; returns how many were imported, and how many rows were ignored
   load(text) {
     const [head = [], ...rows] = parse(text.replace(/^\uFEFF/, "")); // spreadsheets write a byte order mark first
     const column = Object.fromEntries(COLUMNS.map(name => [name, head.indexOf(name)]));
-    if (Object.values(column).includes(-1)) throw new Error(`it has not the columns ${COLUMNS.join(", ")}`);
+    if (Object.values(column).includes(-1)) throw new Error(`it must have the columns ${COLUMNS.join(", ")}`);
     const { classes, given } = this.data;
     let loaded = 0;
     for (const row of rows) {
@@ -94,7 +94,7 @@ function identity(client, sample) {
   return JSON.stringify([client, sample]);
 }
 
-// a text that a spreadsheet would run gets an apostrophe in front, as in rofl/data/spreadsheet.py
+// prefixes text that a spreadsheet would execute with an apostrophe, as rofl/data/spreadsheet.py does
 const FORMULA = /^'*[=+\-@\t\r\n＝＋－＠]/;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 
@@ -107,7 +107,7 @@ function unescaped(text) {
   return text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text;
 }
 
-// rows of cells; quoted cells may hold anything
+// returns rows of cells; quoted cells may contain any character
 function parse(text) {
   const rows = [[]];
   for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r\n|\r|\n|$)/g)) {
@@ -115,5 +115,5 @@ function parse(text) {
     if (end !== ",") rows.push([]);
     if (end === "") break;
   }
-  return rows.filter(row => row.length > 1); // an empty line is no row
+  return rows.filter(row => row.length > 1); // skip empty lines
 }

@@ -1,6 +1,6 @@
 // The gallery: filters, pages of cards, keys and buttons to decide, and the file of decisions.
 {
-  const PAGE = 100; // cards at a time, so that 10,000 suspects are as quick as 100
+  const PAGE = 100; // cards at a time, so that 10,000 suspects are as fast as 100
   const find = id => document.getElementById(id);
   const data = JSON.parse(find("suspects-data").textContent);
   const decisions = new Decisions(data);
@@ -9,7 +9,7 @@
   const filters = { client: find("by-client"), given: find("by-given"), suggested: find("by-suggested") };
   const state = find("by-state"), score = find("by-score");
   let selected = null; // rows of the training set that are selected in the t-SNE picture
-  let chosen = []; // suspects that pass the filters; a decision does not change it, so that no card disappears
+  let chosen = []; // suspects that pass the filters; not updated by a decision, so that no card disappears
   let first = 0; // index in `chosen` of the first card
   let unsaved = false;
 
@@ -80,12 +80,12 @@
     list.children[index - first].focus();
   }
 
-  // returns its place in `chosen`, or undefined where all are decided
+  // returns the position in `chosen`, or undefined if all are decided
   function goToNextUndecided(item) {
     const current = indexOf(item), indices = [...chosen.keys()];
     const others = [...indices.slice(current + 1), ...indices.slice(0, current)];
     const next = others.find(index => !decisions.get(chosen[index]));
-    if (next === undefined) showMessage("All that are shown are decided.");
+    if (next === undefined) showMessage("All suspects shown here are decided.");
     else goTo(next);
     return next;
   }
@@ -96,7 +96,7 @@
     unsaved = true;
     cards.paint(item);
     updateCounter();
-    showMessage(decisions.stored ? "" : "This browser keeps nothing for this page: save before you close it.");
+    showMessage(decisions.stored ? "" : "This browser does not store decisions for this page: save them before you close it.");
   }
 
   // undoes this card's decision, or else the newest one
@@ -109,7 +109,7 @@
 
   // --- one sample, large ---
 
-  let viewed = 0; // its place in `chosen`
+  let viewed = 0; // position in `chosen`
   const viewer = find("viewer") && new Viewer(data, {
     go: step => view(viewed + step),
     decision: i => decisions.get(i),
@@ -140,7 +140,7 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
     unsaved = false;
     const incomplete = decisions.all.size - decisions.complete.length;
-    showMessage(incomplete ? `Without ${incomplete} that you marked wrong and gave no class.` : "");
+    showMessage(incomplete ? `Not saved: ${incomplete} marked wrong without a class.` : "");
   }
 
   async function load() {
@@ -154,7 +154,7 @@
     } catch (error) {
       showMessage(`${file.name} cannot be loaded: ${error.message}.`);
     }
-    find("load").value = ""; // so that the same file can be loaded again
+    find("load").value = ""; // allows loading the same file again
   }
 
   // --- events ---

@@ -1,14 +1,14 @@
 "use strict";
-// Asks for the state of the run again and again, and shows it. Texts of the run only ever become text nodes.
+// Polls the state of the run and shows it. Texts of the run are inserted as text nodes only.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const STATES = { waiting: "Waiting", running: "Running", finished: "Finished", stopped: "Stopped" };
   const KEY = "rofl-watch-token";
   const byId = (id) => document.getElementById(id);
   let view = null;
-  let reached = null;  // when the last answer came
+  let reached = null;  // time of the last answer
 
-  // The token comes behind the # of the link, which no browser sends anywhere; it leaves the address bar at once.
+  // The token is in the fragment (#) of the link, which browsers do not send; it is removed from the address bar at once.
   if (location.hash.length > 1) {
     sessionStorage.setItem(KEY, decodeURIComponent(location.hash.slice(1)));
     history.replaceState(null, "", location.pathname);
@@ -89,7 +89,7 @@
     } else {
       say("noise-name", "Labels not trusted");
       say("noise", newest === null ? "–" : percent(100 - newest));
-      say("noise-note", newest === null ? "this method does not say" : "by the method, in the newest round");
+      say("noise-note", newest === null ? "not available for this method" : "by the method, in the newest round");
     }
   }
 
@@ -229,12 +229,12 @@
   async function again() {
     let wait = 1000;
     try {
-      if (!(await ask())) return;  // until a token is typed in
+      if (!(await ask())) return;  // wait for the user to enter a token
       byId("offline").hidden = true;
       wait = view.state === "running" || view.state === "waiting" ? 1000 : 5000;
     } catch {
       say("offline", reached
-        ? `No answer since ${reached.toLocaleTimeString()}: rofl watch has ended, or cannot be reached. What is below is as it was then.`
+        ? `No answer since ${reached.toLocaleTimeString()}: rofl watch has ended, or cannot be reached. The data below is from that time.`
         : "No answer: rofl watch has ended, or cannot be reached.");
       byId("offline").hidden = false;
       wait = 3000;

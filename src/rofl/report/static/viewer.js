@@ -1,4 +1,4 @@
-// One sample, large: zoom, move, decide. It knows its own dialog, and calls back for everything else.
+// Shows one sample large: zoom, move, decide. It handles its own dialog and uses callbacks for everything else.
 
 class Viewer {
   constructor(data, { go, decide, decision, closed }) {
@@ -7,12 +7,12 @@ class Viewer {
     this.dialog = this.find("viewer");
     this.stage = this.find("stage");
     this.image = this.find("large");
-    this.pointers = new Map(); // of fingers or the mouse, as they were last seen
+    this.pointers = new Map(); // last positions of fingers or the mouse
     this.dialog.addEventListener("close", closed);
     this.listen();
   }
 
-  // shows suspect i; at the address of its file, as a large copy, or the small picture where there is neither
+  // shows suspect i: its linked file, a large copy, or the small picture if there is neither
   open(i) {
     const { data, image } = this;
     this.copies ??= JSON.parse(this.find("large-data")?.textContent ?? "[]");
@@ -24,7 +24,7 @@ class Viewer {
     image.onload = () => this.fit();
     image.onerror = () => {
       if (image.src === small) return;
-      this.find("caption").textContent = `${caption}. The image file is not where it was; this is a small copy.`;
+      this.find("caption").textContent = `${caption}. The image file was moved or deleted; this is a small copy.`;
       image.src = small;
     };
     image.src = data.link?.[i] || this.copies[i] || small;
@@ -38,7 +38,7 @@ class Viewer {
       button.setAttribute("aria-pressed", button.dataset.mark === current);
   }
 
-  // the whole picture in the middle; small ones are enlarged, eightfold or to 320 pixels
+  // centres the whole picture; small pictures are enlarged eightfold or to 320 pixels
   fit() {
     const { naturalWidth, naturalHeight } = this.image, { clientWidth, clientHeight } = this.stage;
     const enough = Math.max(8, 320 / Math.max(naturalWidth, naturalHeight));
@@ -55,7 +55,7 @@ class Viewer {
     this.find("zoom").textContent = `${Math.round(100 * this.scale)} %`;
   }
 
-  // zooms about a point of the stage, which stays where it is
+  // zooms around a point of the stage, which stays fixed
   zoom(factor, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
     const scale = Math.min(Math.max(this.scale * factor, this.fitting / 2), Math.max(this.fitting * 4, 16));
     this.x = x - (x - this.x) * scale / this.scale;

@@ -23,7 +23,7 @@ from rofl.training.saved_model.model_record import ModelRecord
 from rofl.training.saved_model.trained_model import TrainedModel
 from rofl.training.saved_model.weights_file import read_weights_file
 
-_GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".pt2": "torch.export.load"}  # what `rofl export` writes for others
+_GRAPHS = {".onnx": "onnxruntime.InferenceSession", ".pt2": "torch.export.load"}  # exports for programs without rofl
 
 
 def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> TrainedModel:
@@ -54,7 +54,7 @@ def load_model(run: Run | Path | str, *, data_dir: Path | None = None) -> Traine
 
 
 def _refuse_graph(path: Path) -> None:
-    """Raise where the path is that of an exported graph, which other programs load."""
+    """Raise a UserError if the path is an exported graph, which rofl cannot load."""
     for graph in (path, *(path / f"model{suffix}" for suffix in _GRAPHS)):
         if graph.suffix in _GRAPHS and graph.is_file():
             hint = f"{_GRAPHS[graph.suffix]}, or load the run folder"

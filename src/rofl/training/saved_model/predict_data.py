@@ -73,7 +73,7 @@ def predict_data(
     Args:
         run: a finished run, or its folder.
         data: an image, a folder with images at any depth, a manifest with a column `path`, an .npz file with `images`,
-            or a table.
+            a table, or a Hugging Face folder of `save_to_disk`.
         data_dir: the folder of published data sets; only runs of old versions on such sets need it.
         progress: called with the numbers of processed samples and of all samples.
 

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from rofl.core.classification import class_probabilities
 from rofl.data.image_store import ImageStore
 from rofl.data.preprocessing import TablePreprocessing, TextPreprocessing
-from rofl.data.raw_hf import unwrap_hf
 from rofl.data.raw_images import RawImages, read_raw_images
-from rofl.data.raw_tables import read_codes, read_raw_rows
-from rofl.data.raw_texts import read_raw_texts
+from rofl.data.raw_tables import read_codes, read_raw_rows, read_raw_texts, unwrap_hf
 from rofl.data.user.names import list_some
 from rofl.errors import UserError
 from rofl.methods.inference import CHUNK

@@ -29,7 +29,7 @@ def read_weights_file(path: Path) -> tuple[ModelRecord, Tensors]:
     try:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get(_KEY)
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dictionary
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read as safetensors ({error}).", "export it again") from error
     if text is None:

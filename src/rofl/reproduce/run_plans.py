@@ -1,14 +1,22 @@
-"""The Python API of `rofl reproduce`: run the unfinished cells of a plan, and collect all results."""
+"""The Python API of `rofl reproduce` and `rofl benchmark`: the cost of a plan, and the runs of its unfinished cells."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from rofl.config.schema import Experiment
+from rofl.reproduce.benchmark_plan import BenchmarkPlan, make_benchmark_plan
 from rofl.reproduce.cell_runner import CellProgress, OnProgress, run_cells
 from rofl.reproduce.client_divergence import write_divergence
+from rofl.reproduce.leaderboard import Leaderboard, collect_leaderboard
 from rofl.reproduce.plan import Plan, make_plan
+from rofl.reproduce.ray_cells import run_cells_on_ray
 from rofl.reproduce.results import TableResult, collect_results
 from rofl.reproduce.run_cache import RunCache
 from rofl.simulation.worker_pool import cores
+from rofl.training.time_estimate import PUBLISHED
+from rofl.training.time_estimate import core_seconds as run_core_seconds
 
 
 def reproduce(
@@ -21,7 +29,7 @@ def reproduce(
 
     Args:
         plan: What to run, from `make_plan`; a table's name stands for `make_plan(name)`, at scale "tiny".
-        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        jobs: The number of parallel cells; if None, one per core, and one at scale "paper".
         data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
@@ -47,7 +55,7 @@ def run_plan(
     Args:
         plan: What to run.
         cache: Where the run directories are kept.
-        jobs: Cells that run side by side; if None one per core, and one at scale "paper".
+        jobs: The number of parallel cells; if None, one per core, and one at scale "paper".
         data_dir: The folder of published data sets; $ROFL_DATA if None.
         on_progress: Called about twice a second while cells run.
 
@@ -88,3 +96,65 @@ def _measure_divergence(plan: Plan, cache: RunCache, data_dir: Path | None) -> N
                     run_dir = cache.find(experiment)
                     if run_dir.is_finished():
                         write_divergence(run_dir, data_dir)
+
+
+def benchmark(
+    plan: BenchmarkPlan | str = "all",
+    *,
+    jobs: int | None = None,
+    on: str = "",
+    data_dir: Path | None = None,
+    on_progress: OnProgress | None = None,
+) -> Leaderboard:
+    """Run the unfinished cells of a benchmark, and return the leaderboard.
+
+    Args:
+        plan: What to run, from `make_benchmark_plan`; a name stands for `make_benchmark_plan(name)`, at scale "tiny".
+        jobs: The number of parallel cells; by default one per core, and one at scale "paper".
+        on: A Ray cluster to run on: "ray" for this machine or $RAY_ADDRESS, or "ray://HOST:PORT". Anyone
+            who can reach a Ray cluster can run code on it, and its nodes can run code here: Ray sends pickled objects.
+        data_dir: Where the data sets lie, on the cluster's nodes if `on` names one; $ROFL_DATA if None.
+        on_progress: Called about twice a second while cells run.
+
+    Returns:
+        The leaderboard, with the reason for each cell that could not run.
+
+    Raises:
+        UserError: Another process runs cells in the same folder, or Ray cannot be reached.
+        KeyboardInterrupt: On Ctrl-C; finished cells are kept, and the same call continues.
+    """
+    plan = make_benchmark_plan(plan) if isinstance(plan, str) else plan
+    cache = RunCache(plan.cells_dir)
+    if on:
+        problems = run_cells_on_ray(plan.experiments(), cache, on, data_dir, on_progress)
+    else:
+        problems = run_plan(plan, cache, jobs, data_dir, on_progress)
+    return collect_leaderboard(plan, cache, problems)
+
+
+@dataclass(frozen=True)
+class PlanCost:
+    """The estimated cost of a plan on this machine.
+
+    Attributes:
+        runs: The number of runs; cells that show different measures of one run count once.
+        finished: The number of finished runs.
+        core_seconds: Seconds that the other runs will take on one core, accurate to within a factor of about 1.5.
+    """
+
+    runs: int
+    finished: int
+    core_seconds: int
+
+
+def plan_cost(plan: Plan) -> PlanCost:
+    """Return the cost of a plan on this machine, from a timed training step of each method and network."""
+    runs = plan.experiments()
+    finished = RunCache(plan.cells_dir)
+    missing = [experiment for experiment in runs if not finished.is_finished(experiment)]
+    return PlanCost(len(runs), len(runs) - len(missing), round(core_seconds(missing)))
+
+
+def core_seconds(experiments: Iterable[Experiment]) -> float:
+    """Return the seconds that experiments will take on one core, accurate to within a factor of about 1.5."""
+    return sum(run_core_seconds(experiment, PUBLISHED[experiment.data.name]) for experiment in experiments)

@@ -4,7 +4,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from rofl.core import prototypes as p
+from rofl.methods import selflearning as p
 from tests.core.draws import matrices, order, real
 from tests.naive import equations
 

@@ -1,4 +1,4 @@
-"""The sites' final reports, in a file: after a kill the coordinator asks only the others."""
+"""The sites' final reports, stored in a file so that a resumed coordinator asks only the remaining sites."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-from rofl.audit.held_out_noise import HeldOutSums, ScoreSums
+from rofl.audit.held_out_noise import ScoreSums
 from rofl.audit.noise_estimation import PredictionSums, SureSums
+from rofl.core.held_out_fit import HeldOutSums
+from rofl.core.noise_posterior import noise_pattern
 from rofl.core.serialization import parse_json
 from rofl.data import atomic
 from rofl.data.regular_file import read_regular
@@ -24,26 +26,26 @@ from rofl.federation.noise_records import (
 )
 from rofl.federation.site_report import SiteReport, SiteReports
 
-FAREWELLS_FILE = "farewells.json"
+REPORTS_FILE = "farewells.json"  # an older name of these reports
 _MAX_BYTES = 2**28
 _NO_SUMS = {"predictions": None, "sure": None}
 
 
-class Farewells:
-    """The results of the sites' audits, as far as they are known.
+class FinalReports:
+    """The results of the sites' audits that have arrived so far.
 
     Args:
-        path: The file; None to remember it in this process only.
+        path: The file; None to keep the results in memory only.
 
     Attributes:
         finished: The sites that have reported.
-        reports: What single sites found; none where sums are masked.
-        together: What all sites found, where sums are masked; None before it is known.
-        predictions: The sums of all sites for an estimate of the label noise; None before they are known.
-        counted: The sites that these are of.
-        sure: The sums of the second pass; None before they are known.
-        held_out: Those of held-out samples; None where no site sent any.
-        scores: The sums of the third pass; None before they are known.
+        reports: The reports of single sites; empty if sums are masked.
+        together: With masks, the report summed over all sites; None until it has arrived.
+        predictions: The first-pass sums of the noise estimate over all sites; None until they have arrived.
+        counted: The sites that are in these sums.
+        sure: The second-pass sums; None until they have arrived.
+        held_out: The second-pass sums over held-out samples; None if no site sent any.
+        scores: The third-pass sums; None until they have arrived.
 
     Raises:
         UserError: If the file is damaged.
@@ -63,34 +65,34 @@ class Farewells:
             self._read(path)
 
     def add(self, client: int, report: SiteReport | None) -> None:
-        """Save that a site has finished, and its report where that is known."""
+        """Record that a site has finished, with its report if there is one."""
         self.finished.add(client)
         if report is not None:
             self.reports[client] = report
         self._write()
 
     def add_sum(self, found: Sequence[SiteReport]) -> None:
-        """Keep what all sites found together: sites give it once."""
+        """Store the report summed over all sites, which sites send only once."""
         self.together = list(found)
         self._write()
 
     def add_predictions(self, sums: PredictionSums, counted: Iterable[int]) -> None:
-        """Keep the sums of the first pass over all sites, and of which sites they are."""
+        """Store the first-pass sums over all sites, and which sites they include."""
         self.predictions, self.counted = sums, frozenset(counted)
         self._write()
 
     def add_sure(self, sums: SureSums, held_out: HeldOutSums | None) -> None:
-        """Keep the sums of the second pass over all sites; `held_out` is None where no site sent any."""
+        """Store the second-pass sums over all sites; `held_out` is None if no site sent any."""
         self.sure, self.held_out = sums, held_out
         self._write()
 
     def add_scores(self, sums: ScoreSums | None) -> None:
-        """Keep the sums of the third pass over all sites; nothing where they are None."""
+        """Store the third-pass sums over all sites; None if no site sent any."""
         self.scores = sums
         self._write()
 
     def result(self) -> SiteReports:
-        """Return what the sites found."""
+        """Return the reports of all sites."""
         reports = {client: self.reports[client] for client in sorted(self.reports)}
         counts = list(reports.values()) if self.together is None else self.together
         return SiteReports(counts, frozenset(self.finished), reports)
@@ -99,15 +101,15 @@ class Farewells:
         try:
             facts = parse_json(read_regular(path, _MAX_BYTES, follow=False).decode())
             self.finished = {int(client) for client in facts["finished"]}
-            self.reports = {int(client): _parse(each) for client, each in facts["reports"].items()}
+            self.reports = {int(client): SiteReport.from_json(each) for client, each in facts["reports"].items()}
             together = facts["together"]
-            self.together = None if together is None else [_parse(each) for each in together]
+            self.together = None if together is None else [SiteReport.from_json(each) for each in together]
             self._parse_noise(facts.get("noise") or _NO_SUMS)  # none in files of protocol 3
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RuntimeError) as error:
-            raise UserError(f"{path} is damaged ({error}).", "delete it; the sites say it again") from error
+            raise UserError(f"{path} is damaged ({error}).", "delete it; the sites send it again") from error
 
     def _parse_noise(self, facts: Mapping[str, Any]) -> None:
-        """Read the sums for an estimate of the label noise, checked like those that arrive."""
+        """Read the sums of the noise estimate, with the same checks as for sums that arrive over the network."""
         if facts["predictions"] is not None:
             table, doubt = torch.tensor(facts["predictions"], dtype=torch.int64), float(facts["doubt"])
             sums = encode_predictions(PredictionSums(table, doubt))
@@ -119,7 +121,8 @@ class Farewells:
                 likelihoods = torch.tensor(facts["held_out"]["likelihoods"], dtype=torch.float64)
                 held_out = HeldOutSums(likelihoods, int(facts["held_out"]["samples"]))
             most = max(self.predictions.samples, held_out.samples)
-            self.sure, held_out = decode_sure(encode_sure(sure, held_out), most)
+            pattern = noise_pattern(self.predictions.counts)
+            self.sure, held_out = decode_sure(encode_sure(sure, held_out), most, pattern)
             self.held_out = held_out if held_out.samples else None
         if facts.get("scores") is not None:
             scores = torch.tensor(facts["scores"]["sums"], dtype=torch.float64)
@@ -131,8 +134,8 @@ class Farewells:
             return
         facts = {
             "finished": sorted(self.finished),
-            "reports": {client: _facts(each) for client, each in self.reports.items()},
-            "together": None if self.together is None else [_facts(each) for each in self.together],
+            "reports": {client: each.to_json() for client, each in self.reports.items()},
+            "together": None if self.together is None else [each.to_json() for each in self.together],
             "noise": {
                 "predictions": None if self.predictions is None else self.predictions.counts.tolist(),
                 "doubt": 0.0 if self.predictions is None else self.predictions.doubt,
@@ -151,19 +154,3 @@ def _held_out_facts(sums: HeldOutSums) -> Mapping[str, object]:
 
 def _score_facts(sums: ScoreSums) -> Mapping[str, object]:
     return {"samples": sums.samples, "sums": sums.scores.tolist()}
-
-
-def _facts(report: SiteReport) -> Mapping[str, object]:
-    return {"samples": report.samples, "flagged": report.flagged, "transition": report.transition.tolist()}
-
-
-def _parse(facts: Mapping[str, object]) -> SiteReport:
-    """Return a report that `_facts` wrote, checked like one that arrives."""
-    rows = facts["transition"]
-    if not isinstance(rows, list):
-        raise ValueError("a table is missing")
-    samples, flagged = facts["samples"], facts["flagged"]
-    if not isinstance(samples, int) or not isinstance(flagged, int):
-        raise ValueError("a count is missing")
-    table = torch.tensor(rows, dtype=torch.int64)
-    return SiteReport.decode(SiteReport(samples, flagged, table).encode(), len(rows))

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rofl.core.divergence import feature_divergence, weight_divergence
+from rofl.reproduce.client_divergence import feature_divergence, weight_divergence
 from tests.core.draws import matrices, order, real
 from tests.naive import divergence
 from tests.naive.equations import Matrix
