@@ -91,7 +91,7 @@ def test_a_wrong_name_is_one_sentence(arguments, words) -> None:
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize(("scale", "rounds", "width"), [("lite", 100, 0.5), ("medium", 300, 0.5), ("paper", 1000, 1)])
+@pytest.mark.parametrize(("scale", "rounds", "width"), [("lite", 80, 0.5), ("medium", 200, 0.5), ("paper", 1000, 1)])
 def test_larger_scales_have_their_own_network_and_rounds(scale, rounds, width) -> None:
     plan = make_benchmark_plan("noise", scale, cells=["plain", "coteaching", "CIFAR-10N worse"], seeds=1)
     plain, teaching = (runs[0] for runs in plan.runs.values())
