@@ -409,7 +409,7 @@ def test_tiny_needs_no_files_and_lite_is_small() -> None:
                 continue
             assert (tiny.data.name, tiny.model.name, tiny.clients) == ("digits", "small", 1 if is_alone(cell) else 20)
             assert lite.data.name in ("mnist", "cifar10", "covidx_mini")
-            assert lite.data.train == (10_000 if lite.data.name == "mnist" else None)
+            assert lite.data.train == {"mnist": 10_000, "cifar10": 20_000}.get(lite.data.name)
             network = ("cnn5", 0.5) if lite.data.name == "cifar10" else ("cnn9", 0.125)
             assert (lite.model.name, lite.model.width) == network
             if name == "table-clothing1m":
