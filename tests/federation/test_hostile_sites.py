@@ -15,7 +15,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.common.constant import ErrorCode
 from flwr.proto.message_pb2 import Message as MessageProto
 from flwr.proto.message_pb2 import Metadata, ObjectTree, PullObjectRequest, PullObjectResponse
-from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+from flwr.proto.runtime_pb2 import (
+    PullAppMessagesRequest,
+    PullAppMessagesResponse,
+    PushAppMessagesRequest,
+    PushAppMessagesResponse,
+)
 from flwr.supercore.run import Run
 from flwr.superlink.grid import HttpGrid
 
@@ -30,6 +35,7 @@ from rofl.federation.greeting_checks import Conditions
 from rofl.federation.protocol import PROTOCOL, RoundRequest, put_sums
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_registry import SiteRegistry
@@ -177,6 +183,20 @@ def test_whatever_a_site_sends_the_others_finish(name: str, tmp_path: Path) -> N
     assert read_log(tmp_path)
 
 
+@pytest.mark.parametrize("counts", [SiteEvaluation(2**52, 2**52), SiteEvaluation(0, 2**52), SiteEvaluation(0, 31)])
+def test_the_accuracy_is_not_that_of_a_site_that_counts_more_tests_than_it_declared(counts: SiteEvaluation) -> None:
+    """Otherwise a single site could choose the accuracy that the run reports."""
+    chosen, found, messages = light(), [], list[str]()
+    for answers in ({}, {"evaluate": counts.encode()}):
+        registry = registry_of(HostileGrid(answers), messages)
+        registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
+        driver = RoundDriver(registry, chosen.build_method(), 3, chosen.seed, chosen.toml())
+        found.append(FlowerEngine(driver).evaluate(begin(chosen), 1, 10).accuracy)
+    assert found[0] is not None
+    assert found[1] == found[0]  # in a rehearsal, all sites test with the same samples
+    assert any("more held-out samples than the sites declared" in text for text in messages)
+
+
 @pytest.mark.parametrize("name", [*sorted(BAD), *sorted(GREETINGS)])
 def test_whatever_a_site_says_about_itself_the_others_are_admitted(name: str) -> None:
     messages: list[str] = []
@@ -295,6 +315,9 @@ class EndlessReplies:
 
     def __init__(self) -> None:
         self.pulled = 0
+
+    def PushMessages(self, request: PushAppMessagesRequest) -> PushAppMessagesResponse:
+        return PushAppMessagesResponse(message_ids=["question"])
 
     def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:
         parts = [ObjectTree(object_id=str(number)) for number in range(200)]
