@@ -44,6 +44,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 import rofl
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
+from rofl.federation.gateway import forwarding
 from rofl.federation.gateway.admission import signed_headers as sign
 from rofl.federation.gateway.forwarding import CALLS, REGISTRATION
 from rofl.federation.issue_credentials import make_credentials
@@ -532,6 +533,33 @@ def test_a_request_that_outlasts_the_gateway_may_be_tried_again(stand_in: StandI
         gateway.__exit__(None, None, None)
         assert answer.result().status_code == 503
         stand_in.ready.set()
+
+
+def test_a_site_sends_no_more_than_an_answer_to_what_it_got(
+    stand_in: StandIn, made: ServerCredentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a site with a key could fill the SuperLink's memory; a new message allows a new answer."""
+    monkeypatch.setattr(forwarding, "_BESIDES", 1000)
+    most = 1000 + 8 * len(MESSAGE)
+    trust = ssl.create_default_context(cafile=str(made.ca))
+
+    def send(call: str, size: int = 0) -> int:
+        where = f"https://127.0.0.1:{gateway.port}/v1/fleet/{call}"
+        return client.post(where, content=bytes(size), headers=sign(site_key(made))).status_code
+
+    with stand_in.gateway(tls=made) as gateway, httpx.Client(trust_env=False, verify=trust, timeout=60) as client:
+        assert [send("push-object", 999), send("push-object", 2)] == [200, 413]  # it got nothing yet
+        for _ in range(2):
+            stand_in.answers = [MESSAGE]
+            assert send("pull-messages") == 200
+            assert [send("push-messages", 100), send("push-object", most - 100)] == [200, 200]
+            seen = len(stand_in.seen)
+            assert [send("push-object", 1), send("push-messages", 1), send("push-object", 9)] == [413, 413, 413]
+            stand_in.answers = []
+            assert send("pull-messages") == 200  # no message
+            assert send("push-object", 1) == 413
+            assert [path for path in stand_in.paths()[seen:] if "push" in path] == []
+        assert send("get-run", 5000) == 200  # other calls store nothing
 
 
 def test_where_it_cannot_listen() -> None:

@@ -13,8 +13,14 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    Metadata,
+    ObjectTree,
+    PullObjectRequest,
+    PullObjectResponse,
+)
 from flwr.proto.message_pb2 import Message as MessageProto
-from flwr.proto.message_pb2 import Metadata, ObjectTree, PullObjectRequest, PullObjectResponse
 from flwr.proto.runtime_pb2 import (
     PullAppMessagesRequest,
     PullAppMessagesResponse,
@@ -314,7 +320,10 @@ class EndlessReplies:
     """A SuperLink to which a site sent a reply of a gigabyte, in parts of 5 MB."""
 
     def __init__(self) -> None:
-        self.pulled = 0
+        self.pulled, self.forgotten = 0, list[str]()
+
+    def ConfirmMessageReceived(self, request: ConfirmMessageReceivedRequest) -> None:
+        self.forgotten.append(request.message_object_id)
 
     def PushMessages(self, request: PushAppMessagesRequest) -> PushAppMessagesResponse:
         return PushAppMessagesResponse(message_ids=["question"])
@@ -343,3 +352,4 @@ def test_a_reply_is_no_larger_than_what_was_asked_allows(sent: int, most: int, m
     (reply,) = grid.pull_messages(["question"])
     assert reply.has_error()
     assert most < superlink.pulled < most + 2**24
+    assert superlink.forgotten == ["reply"]  # so that the SuperLink does not keep it

@@ -129,6 +129,7 @@ class CarefulGrid(HttpGrid):
             except httpx.HTTPError:
                 raise
             except Exception:  # Flower raises errors of many types on untrusted bytes
+                self._confirm(header.metadata.message_id)
                 complete.append(self._error(answered, ErrorCode.CLIENT_APP_RAISED_EXCEPTION))
         return complete
 
@@ -144,8 +145,10 @@ class CarefulGrid(HttpGrid):
         except httpx.HTTPError:
             raise
         except _Lost:
+            self._confirm(incoming.message_id)  # or the SuperLink keeps what has arrived
             reply = self._error(asked, ErrorCode.MESSAGE_UNAVAILABLE)
         except Exception:  # Flower raises errors of many types on untrusted bytes
+            self._confirm(incoming.message_id)
             reply = self._error(asked, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
         del self._incoming[asked]
         return reply

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -35,6 +36,7 @@ _PUSHES = frozenset({_PUSH_OBJECT, PREFIX + b"push-messages"})
 _PULL_MESSAGES = PREFIX + b"pull-messages"
 
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
+_BESIDES, _TIMES = 2**27, 8  # bytes that a site may send for a message, and times those that it got; see careful_grid
 _POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
 _POLL_MESSAGES = 1.0  # the same for messages, since `wake` is called when there are new ones
 _MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
@@ -51,6 +53,20 @@ class TooLargeError(Exception):
     """The body of a request is too large."""
 
 
+@dataclass
+class _Traffic:
+    """The bytes that a site has got and sent since its newest message of the coordinator."""
+
+    received: int = 0
+    sent: int = 0
+
+    def send(self, size: int) -> None:
+        """Count bytes that the site sends; raise a TooLargeError if no answer to its message is that large."""
+        self.sent += size
+        if self.sent > _BESIDES + _TIMES * self.received:
+            raise TooLargeError
+
+
 class Forwarder:
     """Forwards requests to a SuperLink.
 
@@ -60,6 +76,9 @@ class Forwarder:
         hold: Seconds for which a poll without a result is held (long polling).
         max_bytes: The size of the largest accepted request.
         on_push: Called after a site has given something to the SuperLink.
+
+    Attributes:
+        traffic: The traffic of each site, by its key, with which a site cannot fill the SuperLink's memory.
     """
 
     def __init__(
@@ -80,6 +99,7 @@ class Forwarder:
             limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0),
         )
         self.stopping = False
+        self.traffic: dict[bytes, _Traffic] = {}
         self._held = 0
 
     def wake(self) -> None:
@@ -87,16 +107,19 @@ class Forwarder:
         news, self._news = self._news, asyncio.Event()
         news.set()
 
-    async def forward(self, request: Request, path: bytes) -> Response:
+    async def forward(self, request: Request, path: bytes, key: bytes = b"") -> Response:
         """Forward a request and return the SuperLink's response; hold a poll that has no result yet.
 
         A large body, whose length must be declared, is streamed and never held in memory. The status is 413 if a body
-        is too large, and 503 if the SuperLink does not answer; a site retries after 503.
+        is too large, or the site sends more than any answer to the message that it got has. The status is 503 if the
+        SuperLink does not answer; a site retries after 503.
 
         Args:
             request: The site's request.
             path: The path of the request, which is one of Flower's.
+            key: The site's key; empty if sites have none.
         """
+        traffic = self.traffic.setdefault(key, _Traffic()) if key else None
         declared = request.headers.get("content-length", "")
         is_large = path == _PUSH_OBJECT and bool(declared)
         limit = self._max_bytes if is_large else min(_MAX_SMALL, self._max_bytes)
@@ -104,16 +127,24 @@ class Forwarder:
             if declared and int(declared) > limit:
                 raise TooLargeError
             if is_large:
+                if traffic is not None:
+                    traffic.send(int(declared))
                 body = _limited(request.stream(), limit)
                 return self._told(path, await self._call(self._forwarded(request, path, body, declared)))
-            forwarded = self._forwarded(
-                request, path, b"".join([part async for part in _limited(request.stream(), limit)])
-            )
+            content = b"".join([part async for part in _limited(request.stream(), limit)])
+            if traffic is not None and path in _PUSHES:
+                traffic.send(len(content))
+            forwarded = self._forwarded(request, path, content)
             news = self._news  # before the first call, so that messages that arrive during it are noticed
             response = await self._call(forwarded)
             if path not in _HELD:
                 return self._told(path, response)
-            return await self._poll_until_ready(request, forwarded, response, news)
+            response = await self._poll_until_ready(request, forwarded, response, news)
+            if traffic is not None and response.status_code == 200 and not _HELD[path](bytes(response.body)):
+                if path == _PULL_MESSAGES:
+                    traffic.received = traffic.sent = 0
+                traffic.received += len(response.body)
+            return response
         except TooLargeError:
             return Response(status_code=413, headers={"connection": "close"})
         except ClientDisconnect:

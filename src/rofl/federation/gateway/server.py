@@ -85,6 +85,7 @@ class GatewayServer:
         self._admission = Admission(keys)
         for key in before - self._admission.keys:
             self.pool.close_key(key)
+            self._forwarder.traffic.pop(key, None)
 
     async def run(self) -> None:
         """Serve until `stop` is called."""
@@ -160,7 +161,8 @@ class GatewayServer:
             if refusal:
                 response = JSONResponse({"detail": refusal}, 401, headers={"connection": "close"})
             else:
-                response = await self._forwarder.forward(Request(scope, receive), path)
+                key = scope["state"]["connection"].key if self._tls else b""
+                response = await self._forwarder.forward(Request(scope, receive), path, key)
         await response(scope, receive, send)
 
     def _describe(self, scope: Scope) -> Response:
