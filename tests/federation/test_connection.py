@@ -2,14 +2,33 @@
 
 import re
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from random import Random
 
+import httpx
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.proto.fab_pb2 import GetFabRequest
+from flwr.proto.fleet_pb2 import DeactivateNodeRequest, PullMessagesRequest, PushMessagesRequest
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    Metadata,
+    ObjectTree,
+    PullObjectRequest,
+    PushObjectRequest,
+)
+from flwr.proto.message_pb2 import Message as MessageProto
+from flwr.proto.node_pb2 import Node
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
+from flwr.proto.run_pb2 import GetRunRequest
 
+from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal import whole_messages
 from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection
@@ -63,7 +82,10 @@ class Echo(threading.Thread):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SiteRegistry, int]]:
     said: list[str] = []
     home = tmp_path_factory.mktemp("server")
-    with open_server(home / "flower", ServerConfig("127.0.0.1:0", clients=1), said.append, EventLog()) as registry:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(server_session, "_HOLD", 1.0)
+        config = ServerConfig("127.0.0.1:0", clients=1)
+        registry = stack.enter_context(open_server(home / "flower", config, said.append, EventLog()))
         port = re.search(r"at port (\d+)", said[0])
         assert port is not None
         yield registry, int(port[1])
@@ -81,9 +103,11 @@ def echo(server: tuple[SiteRegistry, int]) -> Iterator[tuple[SiteRegistry, NodeC
     until(lambda: not nodes_online(registry.grid), "the end of the connection", 60)
 
 
-def ask(registry: SiteRegistry, node: NodeConnection, content: RecordDict, kind: str = "train") -> RecordDict | str:
+def ask(
+    registry: SiteRegistry, node: NodeConnection, content: RecordDict, kind: str = "train", seconds: float = 60
+) -> RecordDict | str:
     nodes = {0: node}
-    ((_, reply),) = send_and_receive(registry.grid, kind, {0: content}, nodes, nodes.copy, 60)
+    ((_, reply),) = send_and_receive(registry.grid, kind, {0: content}, nodes, nodes.copy, seconds)
     return reply
 
 
@@ -172,3 +196,65 @@ def test_a_held_pull_looks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPa
             pull.join(15)
             assert answers == [MESSAGE]
         stand_in.shutdown()
+
+
+CALLS: dict[str, Callable[[Node, int, bytes], object]] = {
+    "PullMessages": lambda node, run, junk: PullMessagesRequest(node=node),
+    "PushMessages": lambda node, run, junk: PushMessagesRequest(
+        node=node,
+        messages_list=[
+            MessageProto(
+                metadata=Metadata(
+                    run_id=run,
+                    message_id=sha256(junk).hexdigest(),
+                    src_node_id=node.node_id,
+                    dst_node_id=1,
+                    reply_to_message_id=junk.hex(),
+                    message_type="train",
+                    created_at=time.time(),
+                    ttl=1e9,
+                ),
+                content=RecordDictProto(),
+            )
+        ],
+        message_object_trees=[ObjectTree(object_id=sha256(junk).hexdigest(), children=[ObjectTree(object_id="a")])],
+    ),
+    "PushMessages ": lambda node, run, junk: PushMessagesRequest(node=node),
+    "PushObject": lambda node, run, junk: PushObjectRequest(
+        node=node, run_id=run, object_id=sha256(junk).hexdigest(), object_content=junk, session_id=junk.hex()
+    ),
+    "PullObject": lambda node, run, junk: PullObjectRequest(node=node, run_id=run, object_id=junk.hex()),
+    "ConfirmMessageReceived": lambda node, run, junk: ConfirmMessageReceivedRequest(
+        node=node, run_id=run, message_object_id=junk.hex()
+    ),
+    "SendNodeHeartbeat": lambda node, run, junk: SendNodeHeartbeatRequest(node=node, heartbeat_interval=1e300),
+    "GetRun": lambda node, run, junk: GetRunRequest(node=node, run_id=run),
+    "GetFab": lambda node, run, junk: GetFabRequest(node=node, run_id=run, hash_str=junk.hex()),
+    "DeactivateNode": lambda node, run, junk: DeactivateNodeRequest(node_id=node.node_id),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_calls_in_any_order_stop_nobody_else(echo: tuple[SiteRegistry, NodeConnection, Echo], seed: int) -> None:
+    """A site that makes the calls of a SuperNode in any order, with anything in them, for its own node and others'."""
+    registry, node, site = echo
+    draw, statuses = Random(seed), Counter[int]()
+    with FleetConnection(f"127.0.0.1:{site.port}") as other:
+        ask(
+            registry,
+            next(each for each in nodes_online(registry.grid) if each != node),
+            vector(1),
+            "query.none",
+            seconds=1,
+        )
+        for _ in range(60):
+            name = draw.choice(sorted(CALLS))
+            at = Node(node_id=draw.choice([other.node, other.node, 0, 1, 2**64 - 1]))
+            run = draw.choice([registry.grid.run.run_id, 0, 2**64 - 1])
+            try:
+                getattr(other._client, name.strip())(CALLS[name](at, run, draw.randbytes(draw.choice([0, 8, 32]))))
+            except httpx.HTTPStatusError as error:
+                statuses[error.response.status_code] += 1
+        assert ask(registry, node, vector(10)) == vector(10)
+        assert ask(registry, node, vector(2**18)) == vector(2**18)
+    assert statuses.total() > 5
