@@ -13,8 +13,12 @@ from flwr.app import Context, Message, RecordDict
 
 from rofl.federation.client_app import make_client_app
 from rofl.federation.credentials import SiteCredentials
-from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, load_node_key
-from rofl.federation.flower_internal.fleet_messages import error_reply
+from rofl.federation.flower_internal.fleet_connection import (
+    ConnectionLostError,
+    FleetConnection,
+    error_reply,
+    load_node_key,
+)
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_gate import SiteGate

@@ -31,8 +31,12 @@ from flwr.proto.run_pb2 import GetRunRequest
 from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal import whole_messages
-from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection
-from rofl.federation.flower_internal.fleet_messages import error_reply
+from rofl.federation.flower_internal.fleet_connection import (
+    ConnectionLostError,
+    FleetConnection,
+    NotReadyError,
+    error_reply,
+)
 from rofl.federation.gateway import forwarding
 from rofl.federation.messaging import NodeConnection, nodes_online, send_and_receive
 from rofl.federation.protocol import FIRST_REQUEST, Refusal
@@ -41,6 +45,7 @@ from rofl.federation.server_session import open_server
 from rofl.federation.site_registry import SiteRegistry
 from tests.federation.people import until
 from tests.federation.test_gateway import MESSAGE, StandIn, post
+from tests.federation.threaded_gateway import ThreadedGateway as Gateway
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # in Flower's own code
 
@@ -178,6 +183,15 @@ def test_a_node_that_is_not_active_is_told_that_its_connection_is_lost(server: t
             connection.receive()
     with pytest.raises(ConnectionLostError), FleetConnection("127.0.0.1:1"):
         pass
+
+
+def test_a_coordinator_that_is_starting_is_told_from_one_that_refuses() -> None:
+    no_superlink = Gateway("127.0.0.1:0", "127.0.0.1:1", None, None)
+    with no_superlink as gateway, pytest.raises(NotReadyError), FleetConnection(f"127.0.0.1:{gateway.port}"):
+        pass
+    with pytest.raises(ConnectionLostError) as lost, FleetConnection(f"127.0.0.1:{gateway.port}"):
+        pass
+    assert not isinstance(lost.value, NotReadyError)
 
 
 def test_a_held_pull_looks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,13 @@ from rofl.errors import UserError, one_line
 from rofl.federation.client_app import SiteData, make_client_app
 from rofl.federation.coordinator_link import CoordinatorLink
 from rofl.federation.credentials import SiteCredentials
-from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, load_node_key
-from rofl.federation.flower_internal.fleet_messages import error_reply
+from rofl.federation.flower_internal.fleet_connection import (
+    ConnectionLostError,
+    FleetConnection,
+    NotReadyError,
+    error_reply,
+    load_node_key,
+)
 from rofl.federation.log_throttle import LogThrottle
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_gate import Declined, SiteGate
@@ -76,6 +81,8 @@ class SiteNode:
                     with connection:
                         atomic.atomic_write(self.home / "node", str(connection.node))
                         self._work(connection)
+                except NotReadyError:
+                    time.sleep(_RETRY)
                 except ConnectionLostError as error:
                     self._tell(f"The connection could not be made, or ended: {str(error).rstrip('.')}.")
                     time.sleep(_RETRY)

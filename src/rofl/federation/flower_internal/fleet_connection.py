@@ -13,8 +13,8 @@ from typing import Self
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from flwr.app import Message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
+from flwr.app import Error, Message
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, ErrorCode
 from flwr.common.serde import message_from_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
@@ -41,7 +41,9 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import one_line
 from rofl.federation.flower_internal.whole_messages import is_whole, part_ids, to_outgoing
+from rofl.federation.protocol import ProtocolError, Refusal
 
+_NOT_READY = 503  # the status of the gateway while there is no SuperLink
 _TIMEOUT = 30.0  # seconds for a call; longer than the gateway holds one
 _MOST_BYTES = 2**31  # of one message
 _LAST_CALLS = 3.0  # seconds for each call at the end, when the coordinator may be gone
@@ -49,6 +51,10 @@ _LAST_CALLS = 3.0  # seconds for each call at the end, when the coordinator may 
 
 class ConnectionLostError(Exception):
     """The coordinator does not answer, refuses a call, or sends a message that cannot be read."""
+
+
+class NotReadyError(ConnectionLostError):
+    """The coordinator is starting: its gateway answers before its SuperLink does."""
 
 
 class FleetConnection:
@@ -76,7 +82,7 @@ class FleetConnection:
         """Connect.
 
         Raises:
-            ConnectionLostError: If the coordinator does not accept the site.
+            ConnectionLostError: If the coordinator does not accept the site; NotReadyError if it is starting.
         """
         public = public_key_to_bytes(self._key.public_key())
         try:
@@ -86,7 +92,8 @@ class FleetConnection:
             self.node = self._client.ActivateNode(request).node_id
         except (httpx.HTTPError, ValueError) as error:
             self._client.close()
-            raise ConnectionLostError(_reason(error)) from error
+            starting = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == _NOT_READY
+            raise (NotReadyError if starting else ConnectionLostError)(_reason(error)) from error
         self._heartbeat = HeartbeatSender(self._beat)
         self._heartbeat.start()
         return self
@@ -192,6 +199,17 @@ class FleetConnection:
         trusted = ssl.create_default_context(cadata=self._ca.decode("ascii"))
         url = f"https://{self._server}"
         return FleetHttpClient(url, interceptors=interceptors, verify=trusted, timeout=timeout)
+
+
+def error_reply(message: Message, error: Exception) -> Message:
+    """Return the reply of a site that failed to handle a message.
+
+    It contains only the exception's type, since its text may name files or samples. The text of a `ProtocolError` or a
+    `Refusal` is sent.
+    """
+    hidden = f"{type(error).__name__}: see what the site itself says"
+    reason = str(error) if isinstance(error, ProtocolError | Refusal) else hidden
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 
 def load_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
