@@ -30,7 +30,7 @@ from flwr.proto.run_pb2 import GetRunRequest
 
 from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal import whole_messages
+from rofl.federation.flower_internal import fleet_connection, whole_messages
 from rofl.federation.flower_internal.fleet_connection import (
     ConnectionLostError,
     FleetConnection,
@@ -38,7 +38,7 @@ from rofl.federation.flower_internal.fleet_connection import (
     error_reply,
 )
 from rofl.federation.gateway import forwarding
-from rofl.federation.messaging import NodeConnection, nodes_online, send_and_receive
+from rofl.federation.messaging import NodeConnection, nodes_online, push_requests, send_and_receive
 from rofl.federation.protocol import FIRST_REQUEST, Refusal
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server
@@ -272,3 +272,17 @@ def test_calls_in_any_order_stop_nobody_else(echo: tuple[SiteRegistry, NodeConne
         assert ask(registry, node, vector(10)) == vector(10)
         assert ask(registry, node, vector(2**18)) == vector(2**18)
     assert statuses.total() > 5
+
+
+def test_a_message_that_is_too_large_for_a_site_ends_its_connection(
+    server: tuple[SiteRegistry, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator must not fill a site's memory; a site with more memory has the same limit."""
+    registry, port = server
+    monkeypatch.setattr(fleet_connection, "_MOST_BYTES", 2**20)
+    with FleetConnection(f"127.0.0.1:{port}") as connection:
+        until(lambda: nodes_online(registry.grid), "a connected site", 60)
+        (node,) = nodes_online(registry.grid)
+        push_requests(registry.grid, "train", {0: (vector(2**18), node)}, 60)
+        with pytest.raises(ConnectionLostError, match="its message cannot be read"):
+            connection.receive()
