@@ -30,7 +30,7 @@ from flwr.proto.run_pb2 import GetRunRequest
 
 from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal import fleet_connection, whole_messages
+from rofl.federation.flower_internal import careful_grid, fleet_connection, whole_messages
 from rofl.federation.flower_internal.fleet_connection import (
     ConnectionLostError,
     FleetConnection,
@@ -153,6 +153,15 @@ def test_large_messages_come_in_parts_and_are_the_same(
     registry, node, site = echo
     assert ask(registry, node, vector(size)) == vector(size)
     assert (site.calls["push-object"] > 0) == (8 * size >= whole_messages._SMALL)
+
+
+def test_more_messages_than_fit_into_a_call_arrive(
+    echo: tuple[SiteRegistry, NodeConnection, Echo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(careful_grid, "_AT_ONCE", 2)
+    registry, node, _ = echo
+    nodes, contents = dict.fromkeys(range(5), node), {number: vector(number) for number in range(5)}
+    assert dict(send_and_receive(registry.grid, "train", contents, nodes, nodes.copy, 60)) == contents
 
 
 def test_an_empty_message_arrives(echo: tuple[SiteRegistry, NodeConnection, Echo]) -> None:

@@ -27,6 +27,7 @@ from rofl.federation.protocol import FIRST_REQUEST
 
 _MAX_BYTES = 2**30  # of one reply, whatever the request
 _BYTES_BESIDES, _TIMES_ASKED = 2**27, 8  # of one reply: tables by class; updates with 8 bytes for 2 bytes of a request
+_AT_ONCE = 32  # messages in one call, of up to 4 MB each
 _POLL = 0.1  # seconds between two polls for replies, if nothing tells that one has arrived
 _PATIENCE = 60.0  # seconds in which more of a reply must arrive
 _UNREADABLE = "its message cannot be read"
@@ -81,9 +82,12 @@ class CarefulGrid(HttpGrid):
         if any(parts for _, _, parts in outgoing):
             found = list(super().push_messages(sent))
         else:
-            headers, trees = [header for header, _, _ in outgoing], [tree for _, tree, _ in outgoing]
-            request = PushAppMessagesRequest(messages_list=headers, message_object_trees=trees)
-            found = list(self._runtime_client.PushMessages(request).message_ids)
+            found = []
+            for start in range(0, len(outgoing), _AT_ONCE):
+                some = outgoing[start : start + _AT_ONCE]
+                headers, trees = [header for header, _, _ in some], [tree for _, tree, _ in some]
+                request = PushAppMessagesRequest(messages_list=headers, message_object_trees=trees)
+                found += self._runtime_client.PushMessages(request).message_ids
         self.on_push()
         return found
 
@@ -96,7 +100,9 @@ class CarefulGrid(HttpGrid):
         asked = list(message_ids)
         forgotten = time.monotonic() - 10 * _PATIENCE  # the request has expired
         self._incoming = {each: found for each, found in self._incoming.items() if found.progress > forgotten}
-        complete = self._ask([each for each in asked if each not in self._incoming])
+        new, complete = [each for each in asked if each not in self._incoming], list[Message]()
+        for start in range(0, len(new), _AT_ONCE):
+            complete += self._ask(new[start : start + _AT_ONCE])
         there = [each for each in asked if each in self._incoming]
         return complete + [reply for each in there if (reply := self._receive(each)) is not None]
 
