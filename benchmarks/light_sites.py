@@ -9,16 +9,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Message, RecordDict
 
 from rofl.federation.client_app import make_client_app
-from rofl.federation.credentials import SiteCredentials
-from rofl.federation.flower_internal.fleet_connection import (
-    ConnectionLostError,
-    FleetConnection,
-    error_reply,
-    load_node_key,
-)
+from rofl.federation.credentials import SiteCredentials, load_private_key
+from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection
+from rofl.federation.flower_internal.whole_messages import error_reply
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.site_data import PartitionedData
 from rofl.federation.site_gate import SiteGate
@@ -42,6 +39,7 @@ class LightSite(threading.Thread):
         super().__init__(daemon=True)
         self.finished = False
         self._server, self._site = server, SiteCredentials.read(credentials)
+        self._key = load_private_key(self._site.key, load_ssh_private_key)
         self._masks = SiteMasks(self._site.index, None, self._site)
         self._app = make_client_app(data, lambda context: SiteGate(masks=self._masks))
         self._state = RecordDict()
@@ -57,7 +55,7 @@ class LightSite(threading.Thread):
             time.sleep(1)
 
     def _connection(self) -> FleetConnection:
-        return FleetConnection(self._server, self._site.ca.read_bytes(), load_node_key(self._site.key))
+        return FleetConnection(self._server, self._site.ca.read_bytes(), self._key)
 
     def _handle(self, message: Message) -> Message:
         run, node = message.metadata.run_id, message.metadata.dst_node_id

@@ -31,12 +31,8 @@ from flwr.proto.run_pb2 import GetRunRequest
 from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal import careful_grid, fleet_connection, whole_messages
-from rofl.federation.flower_internal.fleet_connection import (
-    ConnectionLostError,
-    FleetConnection,
-    NotReadyError,
-    error_reply,
-)
+from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, NotReadyError
+from rofl.federation.flower_internal.whole_messages import error_reply
 from rofl.federation.gateway import forwarding
 from rofl.federation.messaging import NodeConnection, nodes_online, push_requests, send_and_receive
 from rofl.federation.protocol import FIRST_REQUEST, Refusal

@@ -44,7 +44,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 import rofl
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
-from rofl.federation.gateway import forwarding
+from rofl.federation.gateway import connection_pool
 from rofl.federation.gateway.admission import signed_headers as sign
 from rofl.federation.gateway.forwarding import CALLS, REGISTRATION
 from rofl.federation.issue_credentials import make_credentials
@@ -539,7 +539,7 @@ def test_a_site_sends_no_more_than_an_answer_to_what_it_got(
     stand_in: StandIn, made: ServerCredentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a site with a key could fill the SuperLink's memory; a new message allows a new answer."""
-    monkeypatch.setattr(forwarding, "_BESIDES", 1000)
+    monkeypatch.setattr(connection_pool, "_BESIDES", 1000)
     most = 1000 + 8 * len(MESSAGE)
     trust = ssl.create_default_context(cafile=str(made.ca))
 

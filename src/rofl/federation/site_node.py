@@ -12,20 +12,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Context, Message, RecordDict
 
 from rofl.data import atomic
 from rofl.errors import UserError, one_line
 from rofl.federation.client_app import SiteData, make_client_app
 from rofl.federation.coordinator_link import CoordinatorLink
-from rofl.federation.credentials import SiteCredentials
-from rofl.federation.flower_internal.fleet_connection import (
-    ConnectionLostError,
-    FleetConnection,
-    NotReadyError,
-    error_reply,
-    load_node_key,
-)
+from rofl.federation.credentials import SiteCredentials, load_private_key
+from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, NotReadyError
+from rofl.federation.flower_internal.whole_messages import error_reply
 from rofl.federation.log_throttle import LogThrottle
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.site_gate import Declined, SiteGate
@@ -174,7 +170,8 @@ class SiteNode:
     def _connection(self) -> FleetConnection:
         if self.credentials is None:
             return FleetConnection(self.server)
-        return FleetConnection(self.server, self.credentials.ca.read_bytes(), load_node_key(self.credentials.key))
+        key = load_private_key(self.credentials.key, load_ssh_private_key)
+        return FleetConnection(self.server, self.credentials.ca.read_bytes(), key)
 
     def _deactivate_old_node(self, connection: FleetConnection) -> None:
         """Deactivate the node of a killed process, which Flower would list as connected for another minute."""

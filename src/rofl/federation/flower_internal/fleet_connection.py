@@ -6,15 +6,13 @@ calls, with the same signatures. A call that fails ends the connection; a new co
 
 import ssl
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from flwr.app import Error, Message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, ErrorCode
+from flwr.app import Message
+from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 from flwr.common.serde import message_from_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
@@ -41,7 +39,6 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import one_line
 from rofl.federation.flower_internal.whole_messages import is_whole, part_ids, to_outgoing
-from rofl.federation.protocol import ProtocolError, Refusal
 
 _NOT_READY = 503  # the status of the gateway while there is no SuperLink
 _TIMEOUT = 30.0  # seconds for a call; longer than the gateway holds one
@@ -199,24 +196,6 @@ class FleetConnection:
         trusted = ssl.create_default_context(cadata=self._ca.decode("ascii"))
         url = f"https://{self._server}"
         return FleetHttpClient(url, interceptors=interceptors, verify=trusted, timeout=timeout)
-
-
-def error_reply(message: Message, error: Exception) -> Message:
-    """Return the reply of a site that failed to handle a message.
-
-    It contains only the exception's type, since its text may name files or samples. The text of a `ProtocolError` or a
-    `Refusal` is sent.
-    """
-    hidden = f"{type(error).__name__}: see what the site itself says"
-    reason = str(error) if isinstance(error, ProtocolError | Refusal) else hidden
-    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-
-
-def load_node_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Return the private key of a site from its file."""
-    key = load_ssh_private_key(path.read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return key
 
 
 def _reason(error: Exception) -> str:

@@ -8,8 +8,9 @@ The first request to a site travels in parts, too, and so do its replies until a
 version on either side can read that, and is told that its protocol is another one.
 """
 
-from flwr.app import Message
+from flwr.app import Error, Message
 from flwr.app.message import remove_content_from_message
+from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_to_proto
 from flwr.proto.message_pb2 import Message as Header
 from flwr.proto.message_pb2 import ObjectTree
@@ -20,6 +21,8 @@ from flwr.supercore.inflatable.inflatable_object import (
     iterate_object_tree,
     no_object_id_recompute,
 )
+
+from rofl.federation.protocol import ProtocolError, Refusal
 
 MOST_PARTS = 10_000  # of one message; valid ones have a dozen, and one more for every 5 MB
 _SMALL = 2**20  # bytes of arrays that travel in the header; the gateway accepts calls of 4 MB
@@ -61,3 +64,14 @@ def array_bytes(message: Message) -> int:
     """Return the number of bytes of a message's arrays."""
     records = message.content.array_records.values() if message.has_content() else ()
     return sum(len(array.data) for record in records for array in record.values())
+
+
+def error_reply(message: Message, error: Exception) -> Message:
+    """Return the reply of a site that failed to handle a message.
+
+    It contains only the exception's type, since its text may name files or samples. The text of a `ProtocolError` or a
+    `Refusal` is sent.
+    """
+    hidden = f"{type(error).__name__}: see what the site itself says"
+    reason = str(error) if isinstance(error, ProtocolError | Refusal) else hidden
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)

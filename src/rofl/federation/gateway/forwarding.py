@@ -5,7 +5,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -13,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from rofl.federation.flower_internal.fleet_messages import has_no_message, object_is_pending
+from rofl.federation.gateway.connection_pool import SiteTraffic, TooLargeError
 
 CALLS = frozenset(
     {
@@ -36,7 +36,6 @@ _PUSHES = frozenset({_PUSH_OBJECT, PREFIX + b"push-messages"})
 _PULL_MESSAGES = PREFIX + b"pull-messages"
 
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
-_BESIDES, _TIMES = 2**27, 8  # bytes that a site may send for a message, and times those that it got; see careful_grid
 _POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
 _POLL_MESSAGES = 1.0  # the same for messages, since `wake` is called when there are new ones
 _MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
@@ -47,24 +46,6 @@ _ONE_HOP = frozenset(
 )
 _REWRITTEN = frozenset({b"host", b"content-length", b"expect"})  # set again for the forwarded request
 _HELD = {_PULL_MESSAGES: has_no_message, PREFIX + b"pull-object": object_is_pending}
-
-
-class TooLargeError(Exception):
-    """The body of a request is too large."""
-
-
-@dataclass
-class _Traffic:
-    """The bytes that a site has got and sent since its newest message of the coordinator."""
-
-    received: int = 0
-    sent: int = 0
-
-    def send(self, size: int) -> None:
-        """Count bytes that the site sends; raise a TooLargeError if no answer to its message is that large."""
-        self.sent += size
-        if self.sent > _BESIDES + _TIMES * self.received:
-            raise TooLargeError
 
 
 class Forwarder:
@@ -99,7 +80,7 @@ class Forwarder:
             limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0),
         )
         self.stopping = False
-        self.traffic: dict[bytes, _Traffic] = {}
+        self.traffic: dict[bytes, SiteTraffic] = {}
         self._held = 0
 
     def wake(self) -> None:
@@ -119,7 +100,7 @@ class Forwarder:
             path: The path of the request, which is one of Flower's.
             key: The site's key; empty if sites have none.
         """
-        traffic = self.traffic.setdefault(key, _Traffic()) if key else None
+        traffic = self.traffic.setdefault(key, SiteTraffic()) if key else None
         declared = request.headers.get("content-length", "")
         is_large = path == _PUSH_OBJECT and bool(declared)
         limit = self._max_bytes if is_large else min(_MAX_SMALL, self._max_bytes)
