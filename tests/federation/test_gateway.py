@@ -27,10 +27,11 @@ from flwr.proto.fleet_pb2 import (
     DeactivateNodeRequest,
     PullMessagesRequest,
     PullMessagesResponse,
+    PushMessagesRequest,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import Message
+from flwr.proto.message_pb2 import Message, ObjectTree
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
@@ -560,6 +561,30 @@ def test_a_site_sends_no_more_than_an_answer_to_what_it_got(
             assert send("push-object", 1) == 413
             assert [path for path in stand_in.paths()[seen:] if "push" in path] == []
         assert send("get-run", 5000) == 200  # other calls store nothing
+
+
+def divided(records: int = 0, entries: int = 0, objects: int = 0) -> bytes:
+    """A request to push a message with so many records, entries of a record, and objects."""
+    message, tree = Message(), ObjectTree(object_id="x")
+    for number in range(records):
+        message.content.items.add(key=str(number)).config_record.SetInParent()
+    if entries:
+        record = message.content.items.add(key="all").config_record
+        for number in range(entries):
+            record.items.add(key=str(number)).value.bool = True
+    for number in range(objects):
+        tree.children.add(object_id=str(number))
+    return PushMessagesRequest(messages_list=[message], message_object_trees=[tree]).SerializeToString()
+
+
+@pytest.mark.parametrize("kind", ["records", "entries", "objects"])
+def test_a_message_of_very_many_parts_does_not_reach_the_superlink(stand_in: StandIn, kind: str) -> None:
+    """Flower would take seconds of processor time for 4 MB of them."""
+    with stand_in.gateway() as gateway:
+        assert post(gateway, "push-messages", divided(**{kind: 9000})).status_code == 200
+        assert post(gateway, "push-messages", divided(**{kind: 10_001})).status_code == 413
+        assert post(gateway, "push-messages", b"\xff" * 100).status_code == 200  # the SuperLink refuses it
+    assert len(stand_in.seen) == 2
 
 
 def test_where_it_cannot_listen() -> None:

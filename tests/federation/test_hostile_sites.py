@@ -353,3 +353,20 @@ def test_a_reply_is_no_larger_than_what_was_asked_allows(sent: int, most: int, m
     assert reply.has_error()
     assert most < superlink.pulled < most + 2**24
     assert superlink.forgotten == ["reply"]  # so that the SuperLink does not keep it
+
+
+def test_a_whole_reply_of_very_many_records_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Whole(EndlessReplies):
+        def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:
+            names = Metadata(message_id="reply", reply_to_message_id=request.message_ids[0])
+            reply = MessageProto(metadata=names)
+            for number in range(10_001):
+                reply.content.items.add(key=str(number)).config_record.SetInParent()
+            return PullAppMessagesResponse(messages_list=[reply], message_object_trees=[ObjectTree(object_id="reply")])
+
+    grid, superlink = CarefulGrid("127.0.0.1:9", None, "token"), Whole()
+    monkeypatch.setattr(grid, "_run", Run.create_empty(1))
+    monkeypatch.setattr(CarefulGrid, "_runtime_client", property(lambda self: superlink))
+    (reply,) = grid.pull_messages(["question"])
+    assert reply.has_error()
+    assert superlink.forgotten == ["reply"]

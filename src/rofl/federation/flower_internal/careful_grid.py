@@ -22,6 +22,7 @@ from flwr.supercore.date import now
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.superlink.grid import HttpGrid
 
+from rofl.federation.flower_internal.fleet_messages import MOST_PARTS, count_records
 from rofl.federation.flower_internal.whole_messages import array_bytes, is_whole, part_ids, to_outgoing
 from rofl.federation.protocol import FIRST_REQUEST
 
@@ -183,11 +184,13 @@ class CarefulGrid(HttpGrid):
 
     def _read_whole(self, header: Header, asked: str) -> Message:
         """Return a reply that travelled whole."""
-        self._confirm(header.metadata.message_id)
+        if count_records(header) > MOST_PARTS:
+            raise ValueError("it has too many parts")
         message = message_from_proto(header)
         if message.has_content() == message.has_error():
             raise ValueError("it is no message")
         message.metadata.__dict__["_reply_to_message_id"] = asked
+        self._confirm(header.metadata.message_id)
         return message
 
     def _confirm(self, message_id: str) -> None:

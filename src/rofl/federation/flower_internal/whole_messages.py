@@ -22,9 +22,9 @@ from flwr.supercore.inflatable.inflatable_object import (
     no_object_id_recompute,
 )
 
+from rofl.federation.flower_internal.fleet_messages import MOST_PARTS
 from rofl.federation.protocol import ProtocolError, Refusal
 
-MOST_PARTS = 10_000  # of one message; valid ones have a dozen, and one more for every 5 MB
 _SMALL = 2**20  # bytes of arrays that travel in the header; the gateway accepts calls of 4 MB
 
 

@@ -11,7 +11,7 @@ import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from rofl.federation.flower_internal.fleet_messages import has_no_message, object_is_pending
+from rofl.federation.flower_internal.fleet_messages import has_no_message, is_divided_too_much, object_is_pending
 from rofl.federation.gateway.connection_pool import SiteTraffic, TooLargeError
 
 CALLS = frozenset(
@@ -32,7 +32,8 @@ CALLS = frozenset(
 REGISTRATION = frozenset({"register-node", "unregister-node"})
 PREFIX = b"/v1/fleet/"
 _PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
-_PUSHES = frozenset({_PUSH_OBJECT, PREFIX + b"push-messages"})
+_PUSH_MESSAGES = PREFIX + b"push-messages"
+_PUSHES = frozenset({_PUSH_OBJECT, _PUSH_MESSAGES})
 _PULL_MESSAGES = PREFIX + b"pull-messages"
 
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
@@ -115,6 +116,8 @@ class Forwarder:
             content = b"".join([part async for part in _limited(request.stream(), limit)])
             if traffic is not None and path in _PUSHES:
                 traffic.send(len(content))
+            if path == _PUSH_MESSAGES and is_divided_too_much(content):
+                raise TooLargeError
             forwarded = self._forwarded(request, path, content)
             news = self._news  # before the first call, so that messages that arrive during it are noticed
             response = await self._call(forwarded)
