@@ -45,6 +45,14 @@ def test_a_worker_imports_what_a_client_needs_and_no_more() -> None:
     assert not packages & {"plotly", "sklearn", "scipy", "pandas", "pyarrow", "PIL", "flwr", "typer", "rich"}
 
 
+def test_the_gateway_imports_no_torch() -> None:
+    """It has nothing to compute, and is started again while sites wait for it."""
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
+    packages = imported("import rofl.federation.gateway.program")
+    assert "uvicorn" in packages
+    assert not packages & {"torch", "pandas", "plotly", "sklearn", "scipy", "pyarrow"}
+
+
 def test_names_come_when_they_are_asked_for() -> None:
     assert not imported("import rofl, rofl.errors; rofl.UserError; dir(rofl)") & SLOW
     assert set(rofl.__all__) <= set(dir(rofl))

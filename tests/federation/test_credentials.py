@@ -2,6 +2,7 @@
 
 import argparse
 import ipaddress
+import os
 import ssl
 import stat
 import tomllib
@@ -17,9 +18,11 @@ from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.cli.flower_supernode import _try_setup_client_authentication
 
+from rofl.data.regular_file import others_may_change
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
 from rofl.federation.issue_credentials import make_credentials
+from rofl.federation.site_policy import SitePolicy, write_policy
 
 
 @pytest.fixture
@@ -265,3 +268,54 @@ def test_addresses_are_addresses_and_names_are_names(made: Path) -> None:
     found = names.value.get_values_for_type(x509.IPAddress)
     assert set(found) == {ipaddress.ip_address(text) for text in ("10.0.0.7", "127.0.0.1", "::1")}
     assert names.value.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+
+
+def _read_all(made: Path) -> None:
+    ServerCredentials.read(made / "server")
+    SiteCredentials.read(made / "sites/north")
+    SitePolicy.read(made / "sites/north/policy.toml")
+
+
+@pytest.fixture
+def shared(made: Path) -> Path:
+    """Folders that others may enter, as after a copy; the keys stay private."""
+    write_policy(made / "sites/north/policy.toml")
+    for folder in (made, made / "server", made / "sites", made / "sites/north"):
+        folder.chmod(0o755)
+    _read_all(made)
+    return made
+
+
+TRUSTED = ["server/sites.toml", "server/ca.crt", "server/server.pem", "sites/north/ca.crt", "sites/north/site.toml"]
+
+
+@pytest.mark.parametrize("name", [*TRUSTED, "sites/north/policy.toml"])
+def test_a_file_that_others_can_change_is_refused(shared: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other users could admit a site, put another authority in place, or loosen the policy."""
+    path = shared / name
+    path.chmod(0o646)
+    with pytest.raises(UserError, match="can be changed by other users of this machine"):
+        _read_all(shared)
+    path.parent.chmod(0o700)  # nobody else gets there
+    _read_all(shared)
+    path.chmod(0o644)
+    path.parent.chmod(0o757)  # others can put another file in its place
+    with pytest.raises(UserError, match="can be changed by other users of this machine"):
+        _read_all(shared)
+    path.parent.chmod(0o755)
+    _read_all(shared)
+    if os.geteuid() == 0:  # only root can give files away
+        os.chown(path, 4321, -1)
+        _read_all(shared)
+        monkeypatch.setattr(os, "geteuid", lambda: 1234)
+        with pytest.raises(UserError, match="can be changed by other users of this machine"):
+            _read_all(shared)
+
+
+def test_a_group_of_the_owner_alone_is_no_other_user(tmp_path: Path) -> None:
+    """Many systems give each user a group with the user's number, and let it write."""
+    path = tmp_path / "policy.toml"
+    write_policy(path)
+    tmp_path.chmod(0o755)
+    path.chmod(0o664)
+    assert others_may_change(path) == (path.stat().st_gid != path.stat().st_uid)

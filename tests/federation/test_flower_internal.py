@@ -1,8 +1,6 @@
 """Non-public parts of flwr are imported in one folder only; read from the source, nothing is imported."""
 
 import ast
-import inspect
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,27 +43,6 @@ def test_only_one_folder_imports_non_public_flwr() -> None:
 )
 def test_every_spelling_of_such_an_import_is_seen(line: str) -> None:
     assert list(non_public_imports(line))
-
-
-def test_a_supernode_looks_for_answers_soon_and_then_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
-    from importlib import import_module
-
-    from rofl.federation.flower_internal import supernode_program
-
-    source = inspect.getsource(import_module("flwr.supernode.start_client_internal"))
-    assert source.count("time.sleep(0.5)") == 2  # where it waits for an answer, and for its parts
-    waits: list[float] = []
-    monkeypatch.setattr(supernode_program.time, "sleep", waits.append)
-    patient = supernode_program.PatientTime()
-    for _ in range(30):
-        patient.sleep(0.5)
-    patient.sleep(3)
-    assert waits[0] == 0.02
-    assert waits[:30] == sorted(waits[:30])
-    assert waits[29:] == [0.5, 3]
-    assert sum(waits[:12]) < 0.7  # twelve looks in the time of one
-    assert patient.monotonic is time.monotonic
 
 
 def test_public_imports_are_allowed() -> None:

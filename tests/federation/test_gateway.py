@@ -27,10 +27,11 @@ from flwr.proto.fleet_pb2 import (
     DeactivateNodeRequest,
     PullMessagesRequest,
     PullMessagesResponse,
+    PushMessagesRequest,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import Message
+from flwr.proto.message_pb2 import Message, ObjectTree
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
@@ -44,6 +45,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 import rofl
 from rofl.errors import UserError
 from rofl.federation.credentials import ServerCredentials, SiteCredentials
+from rofl.federation.gateway import connection_pool
 from rofl.federation.gateway.admission import signed_headers as sign
 from rofl.federation.gateway.forwarding import CALLS, REGISTRATION
 from rofl.federation.issue_credentials import make_credentials
@@ -532,6 +534,57 @@ def test_a_request_that_outlasts_the_gateway_may_be_tried_again(stand_in: StandI
         gateway.__exit__(None, None, None)
         assert answer.result().status_code == 503
         stand_in.ready.set()
+
+
+def test_a_site_sends_no_more_than_an_answer_to_what_it_got(
+    stand_in: StandIn, made: ServerCredentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a site with a key could fill the SuperLink's memory; a new message allows a new answer."""
+    monkeypatch.setattr(connection_pool, "_BESIDES", 1000)
+    most = 1000 + 8 * len(MESSAGE)
+    trust = ssl.create_default_context(cafile=str(made.ca))
+
+    def send(call: str, size: int = 0) -> int:
+        where = f"https://127.0.0.1:{gateway.port}/v1/fleet/{call}"
+        return client.post(where, content=bytes(size), headers=sign(site_key(made))).status_code
+
+    with stand_in.gateway(tls=made) as gateway, httpx.Client(trust_env=False, verify=trust, timeout=60) as client:
+        assert [send("push-object", 999), send("push-object", 2)] == [200, 413]  # it got nothing yet
+        for _ in range(2):
+            stand_in.answers = [MESSAGE]
+            assert send("pull-messages") == 200
+            assert [send("push-messages", 100), send("push-object", most - 100)] == [200, 200]
+            seen = len(stand_in.seen)
+            assert [send("push-object", 1), send("push-messages", 1), send("push-object", 9)] == [413, 413, 413]
+            stand_in.answers = []
+            assert send("pull-messages") == 200  # no message
+            assert send("push-object", 1) == 413
+            assert [path for path in stand_in.paths()[seen:] if "push" in path] == []
+        assert send("get-run", 5000) == 200  # other calls store nothing
+
+
+def divided(records: int = 0, entries: int = 0, objects: int = 0) -> bytes:
+    """A request to push a message with so many records, entries of a record, and objects."""
+    message, tree = Message(), ObjectTree(object_id="x")
+    for number in range(records):
+        message.content.items.add(key=str(number)).config_record.SetInParent()
+    if entries:
+        record = message.content.items.add(key="all").config_record
+        for number in range(entries):
+            record.items.add(key=str(number)).value.bool = True
+    for number in range(objects):
+        tree.children.add(object_id=str(number))
+    return PushMessagesRequest(messages_list=[message], message_object_trees=[tree]).SerializeToString()
+
+
+@pytest.mark.parametrize("kind", ["records", "entries", "objects"])
+def test_a_message_of_very_many_parts_does_not_reach_the_superlink(stand_in: StandIn, kind: str) -> None:
+    """Flower would take seconds of processor time for 4 MB of them."""
+    with stand_in.gateway() as gateway:
+        assert post(gateway, "push-messages", divided(**{kind: 9000})).status_code == 200
+        assert post(gateway, "push-messages", divided(**{kind: 10_001})).status_code == 413
+        assert post(gateway, "push-messages", b"\xff" * 100).status_code == 200  # the SuperLink refuses it
+    assert len(stand_in.seen) == 2
 
 
 def test_where_it_cannot_listen() -> None:

@@ -18,6 +18,7 @@ from rofl.core.noise_posterior import flat_pattern, is_pattern, positive_pattern
 from rofl.core.tensors import digest
 from rofl.federation import MethodStrategy
 from rofl.federation.federated_training import ServerEngine
+from rofl.federation.protocol import RoundRequest, decode_request, encode_request
 from rofl.federation.site_evaluation import SiteEvaluation, pooled_counts
 from rofl.federation.site_gate import SiteGate
 from rofl.federation.site_policy import SitePolicy
@@ -151,3 +152,31 @@ def test_a_coordinator_cannot_single_out_a_class_by_its_pattern(bad: float) -> N
     pattern = positive_pattern(wanted)
     assert is_pattern(pattern)
     torch.testing.assert_close(pattern.sum(dim=1), torch.ones(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("transport", ["full", "half", "fixed"])
+def test_an_honest_site_is_believed_however_the_pattern_travels(transport: str) -> None:
+    """A model that predicts one class for all, at a site that has another one only: likelihoods at their lowest."""
+    chosen = experiment("rofl-plus", transport=transport)
+    method = chosen.build_method()
+    state = load_or_init(RunDir(Path("none")), chosen, load_inputs(chosen, None)[1]).server_state
+    classes = len(state.aux["noise/pattern"])
+    generator = torch.Generator().manual_seed(0)
+    pattern = torch.rand(classes, classes, generator=generator).fill_diagonal_(0)
+    state = replace(state, aux={**state.aux, "noise/pattern": pattern / pattern.sum(dim=1, keepdim=True)})
+    request = encode_request(RoundRequest(chosen.toml(), 1), state.evaluated())
+    _, received = decode_request(request)
+    assert received is not None
+    ours, theirs = method.held_out_pattern(state), method.held_out_pattern(received)
+    assert ours is not None
+    assert theirs is not None
+    assert torch.equal(ours, theirs)
+    predicted = int((ours + torch.eye(classes)).min(dim=1).values.argmin())
+    label = int((ours[predicted] + torch.eye(classes)[predicted]).argmin())
+    probabilities = torch.zeros(300, classes).index_fill(1, torch.tensor([predicted]), 1.0)
+    sums = sum_held_out(torch.full((300,), label), probabilities, theirs)
+    counts = [300 * (each == predicted) for each in range(classes)], [300 * (each == label) for each in range(classes)]
+    sent = SiteEvaluation(0, 300, HeldOut(predicted=counts[0], labelled=counts[1], agreed=0), sums)
+    found = SiteEvaluation.decode(sent.encode(), classes, ours)
+    assert found.noise is not None
+    assert found.noise.samples == 300

@@ -13,9 +13,20 @@ pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flow
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    Metadata,
+    ObjectTree,
+    PullObjectRequest,
+    PullObjectResponse,
+)
 from flwr.proto.message_pb2 import Message as MessageProto
-from flwr.proto.message_pb2 import Metadata, ObjectTree, PullObjectRequest, PullObjectResponse
-from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+from flwr.proto.runtime_pb2 import (
+    PullAppMessagesRequest,
+    PullAppMessagesResponse,
+    PushAppMessagesRequest,
+    PushAppMessagesResponse,
+)
 from flwr.supercore.run import Run
 from flwr.superlink.grid import HttpGrid
 
@@ -30,6 +41,7 @@ from rofl.federation.greeting_checks import Conditions
 from rofl.federation.protocol import PROTOCOL, RoundRequest, put_sums
 from rofl.federation.round_driver import RoundDriver
 from rofl.federation.site_data import PartitionedData
+from rofl.federation.site_evaluation import SiteEvaluation
 from rofl.federation.site_info import SiteInfo
 from rofl.federation.site_keys import SiteKeys
 from rofl.federation.site_registry import SiteRegistry
@@ -177,6 +189,20 @@ def test_whatever_a_site_sends_the_others_finish(name: str, tmp_path: Path) -> N
     assert read_log(tmp_path)
 
 
+@pytest.mark.parametrize("counts", [SiteEvaluation(2**52, 2**52), SiteEvaluation(0, 2**52), SiteEvaluation(0, 31)])
+def test_the_accuracy_is_not_that_of_a_site_that_counts_more_tests_than_it_declared(counts: SiteEvaluation) -> None:
+    """Otherwise a single site could choose the accuracy that the run reports."""
+    chosen, found, messages = light(), [], list[str]()
+    for answers in ({}, {"evaluate": counts.encode()}):
+        registry = registry_of(HostileGrid(answers), messages)
+        registry.wait_for_sites(RoundRequest(chosen.toml()), 5)
+        driver = RoundDriver(registry, chosen.build_method(), 3, chosen.seed, chosen.toml())
+        found.append(FlowerEngine(driver).evaluate(begin(chosen), 1, 10).accuracy)
+    assert found[0] is not None
+    assert found[1] == found[0]  # in a rehearsal, all sites test with the same samples
+    assert any("more held-out samples than the sites declared" in text for text in messages)
+
+
 @pytest.mark.parametrize("name", [*sorted(BAD), *sorted(GREETINGS)])
 def test_whatever_a_site_says_about_itself_the_others_are_admitted(name: str) -> None:
     messages: list[str] = []
@@ -294,7 +320,13 @@ class EndlessReplies:
     """A SuperLink to which a site sent a reply of a gigabyte, in parts of 5 MB."""
 
     def __init__(self) -> None:
-        self.pulled = 0
+        self.pulled, self.forgotten = 0, list[str]()
+
+    def ConfirmMessageReceived(self, request: ConfirmMessageReceivedRequest) -> None:
+        self.forgotten.append(request.message_object_id)
+
+    def PushMessages(self, request: PushAppMessagesRequest) -> PushAppMessagesResponse:
+        return PushAppMessagesResponse(message_ids=["question"])
 
     def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:
         parts = [ObjectTree(object_id=str(number)) for number in range(200)]
@@ -320,3 +352,21 @@ def test_a_reply_is_no_larger_than_what_was_asked_allows(sent: int, most: int, m
     (reply,) = grid.pull_messages(["question"])
     assert reply.has_error()
     assert most < superlink.pulled < most + 2**24
+    assert superlink.forgotten == ["reply"]  # so that the SuperLink does not keep it
+
+
+def test_a_whole_reply_of_very_many_records_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Whole(EndlessReplies):
+        def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:
+            names = Metadata(message_id="reply", reply_to_message_id=request.message_ids[0])
+            reply = MessageProto(metadata=names)
+            for number in range(10_001):
+                reply.content.items.add(key=str(number)).config_record.SetInParent()
+            return PullAppMessagesResponse(messages_list=[reply], message_object_trees=[ObjectTree(object_id="reply")])
+
+    grid, superlink = CarefulGrid("127.0.0.1:9", None, "token"), Whole()
+    monkeypatch.setattr(grid, "_run", Run.create_empty(1))
+    monkeypatch.setattr(CarefulGrid, "_runtime_client", property(lambda self: superlink))
+    (reply,) = grid.pull_messages(["question"])
+    assert reply.has_error()
+    assert superlink.forgotten == ["reply"]

@@ -326,7 +326,7 @@ def test_a_run_goes_on_as_if_there_were_no_strangers(made: ServerCredentials, tm
         stack.callback(flood.kill)
         flooded, most = seconds_of_ten_rounds(), memory_of(tmp_path)
         print(f"ten rounds: {quiet:.1f} s alone, {flooded:.1f} s with strangers; memory {before} and {most}")
-        assert flooded < 2 * quiet + 5  # two cores have to do for everybody in this test
+        assert flooded < 2 * quiet + 10  # two cores have to do for everybody in this test, the strangers included
         assert sum(most.values()) - sum(before.values()) < 50
         assert most.keys() == before.keys()  # nobody was restarted
         assert {str(record["dropped"]) for record in people.history()[15:]} == {"{}"}

@@ -48,9 +48,17 @@ class ThreadedGateway:
         listener = listen(self._address, self.settings)
         self.port = listener.getsockname()[1]
         self.server = GatewayServer(self.settings, listener, self._keys, self.refused.append)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.run()), daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
         return self
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self.server.run()
+
+    def wake(self) -> None:
+        """Let held polls look for messages at once, as the coordinator does after it has sent some."""
+        self._loop.call_soon_threadsafe(self.server.wake)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

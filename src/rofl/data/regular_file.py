@@ -60,6 +60,29 @@ def read_regular(path: Path | str, most_bytes: int | None = None, follow: bool =
         return file.read(size)
 
 
+def others_may_change(path: Path | str) -> bool:
+    """Return whether another user of this machine, who is not root, can change a file or put another in its place.
+
+    Members of a group with the number of the owner count as the owner: many systems give each user such a group.
+
+    Raises:
+        OSError: it cannot be examined.
+    """
+    place = Path(os.path.realpath(path))
+    found, folder = os.stat(place), os.stat(place.parent)
+    if not {found.st_uid, folder.st_uid} <= {0, os.geteuid()} and os.geteuid() != 0:
+        return True
+    if _is_writable(folder) and not folder.st_mode & stat.S_ISVTX:
+        return True
+    return _is_writable(found) and bool(folder.st_mode & 0o011)  # in a closed folder, the mode of a file opens nothing
+
+
+def _is_writable(found: os.stat_result) -> bool:
+    """Return whether users other than the owner can write."""
+    shared = found.st_gid != found.st_uid
+    return bool(found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if shared else 0)))
+
+
 def _check_regular(found: os.stat_result, path: Path | str, most_bytes: int | None) -> None:
     """Raise an OSError unless a file is regular and small enough."""
     if stat.S_ISDIR(found.st_mode):

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from rofl.data import atomic
-from rofl.data.regular_file import read_regular
+from rofl.data.regular_file import others_may_change, read_regular
 from rofl.errors import UserError, unknown
 from rofl.federation.gateway.admission import AdmittedKey
 
@@ -139,15 +139,30 @@ def load_file(path: Path, parse: Callable[[bytes], _Read]) -> _Read:
     """Read and parse a file.
 
     Raises:
-        UserError: If the file is missing, unreadable or damaged.
+        UserError: If the file is missing, unreadable or damaged, or can be changed by other users.
     """
     try:
-        return parse(read_regular(path, _MAX_BYTES))
+        raw = read_regular(path, _MAX_BYTES)
+        refuse_changeable(path)
+        return parse(raw)
+    except UserError:
+        raise
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise UserError(f"The file {path} {reason}.", "a new copy of the folder") from error
     except Exception as error:  # cryptography and tomllib raise errors of many types
         raise UserError(f"The file {path} is damaged.", "a new copy of it") from error
+
+
+def refuse_changeable(path: Path) -> None:
+    """Refuse a file that decides whom this machine trusts, if other users of the machine can change it.
+
+    Raises:
+        UserError: If they can change it, or its folder.
+    """
+    if others_may_change(path):
+        problem = f"The file {path} can be changed by other users of this machine."
+        raise UserError(problem, f"chmod go-w {path} {path.parent}, and the right owner")
 
 
 def load_private_key(path: Path, parse: Callable[[bytes, None], object]) -> ec.EllipticCurvePrivateKey:
@@ -199,7 +214,7 @@ def write_sites(path: Path, sites: Mapping[str, RegisteredSite]) -> None:
             "key": site.key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),
         }
         lines.append({**line, "revoked": True} if site.revoked else line)
-    atomic.atomic_write(path, tomli_w.dumps({"site": lines}))
+    atomic.atomic_write(path, tomli_w.dumps({"site": lines}), mode=0o644)
 
 
 def revoke_sites(folder: Path, names: Iterable[str]) -> None:

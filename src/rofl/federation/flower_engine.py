@@ -110,7 +110,7 @@ class FlowerEngine:
         objections = [registry.name(client) for client, objects in sorted(self.votes.items()) if objects]
         if objections:
             registry.log.write("objections", round=index, sites=objections, voters=len(self.votes))
-        pooled = pooled_accuracy(replies.found.values()), pooled_counts(counted)
+        pooled = pooled_accuracy(counted), pooled_counts(counted)
         problem = problem and f"the counts of the sites cannot be used: {problem}"
         return Evaluation(*pooled, len(self.votes), len(objections), problem, replies.suspects)
 

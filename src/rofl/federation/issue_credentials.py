@@ -145,8 +145,8 @@ def _admit(folder: Path, index: int, authority: _Authority) -> ec.EllipticCurveP
     """Write a site's folder and return its public key; reuses a key that an interrupted call left there."""
     public = _key(folder / "site.key", PrivateFormat.OpenSSH).public_key()
     atomic.atomic_write(folder / "site.pub", f"{_openssh(public)} {folder.name}\n")
-    atomic.atomic_write(folder / "ca.crt", authority.certificate)
-    atomic.atomic_write(folder / "site.toml", tomli_w.dumps({"name": folder.name, "index": index}))
+    atomic.atomic_write(folder / "ca.crt", authority.certificate, mode=0o644)
+    atomic.atomic_write(folder / "site.toml", tomli_w.dumps({"name": folder.name, "index": index}), mode=0o644)
     return public
 
 

@@ -1,7 +1,7 @@
 """Requests to sites and their replies; handles sites that restart, drop out or do not answer in time."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -11,9 +11,10 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from rofl.errors import UserError, one_line
+from rofl.federation.flower_internal.careful_grid import CarefulGrid
 from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
 
-_POLL = 0.1  # seconds between two polls for replies; Flower's own send_and_receive waits 3
+_POLL = 0.5  # longest time in seconds between two polls for replies; Flower's own send_and_receive waits 3
 _POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
 _GRACE = 30.0  # seconds in which a site that dropped out may reconnect and receive its request again
 
@@ -74,13 +75,11 @@ def send_and_receive(
     absent_since: dict[int, float] = {}  # according to the list of connections
     waiting = set(requests)
 
-    def send(receiver: int) -> None:
-        message_id = push_request(grid, kind, requests[receiver], connections[receiver], timeout)
-        if message_id is not None:
-            sent[message_id] = receiver
+    def send(receivers: Iterable[int]) -> None:
+        contents = {receiver: (requests[receiver], connections[receiver]) for receiver in receivers}
+        sent.update(push_requests(grid, kind, contents, timeout))
 
-    for receiver in requests:
-        send(receiver)
+    send(requests)
     deadline, polled = time.monotonic() + timeout, time.monotonic()
     while waiting:
         message_ids = [message_id for message_id, receiver in sent.items() if receiver in waiting]
@@ -101,28 +100,30 @@ def send_and_receive(
                 if online[receiver] != connections[receiver]:
                     connections[receiver] = online[receiver]
                     away_since.pop(receiver, None)
-                    send(receiver)
+                    send([receiver])
         for receiver in sorted(waiting):
             since = min(away_since.get(receiver, now), absent_since.get(receiver, now))
             if now > deadline or now - since > _GRACE:
                 waiting.remove(receiver)
                 yield receiver, f"{LATE} {timeout:g} s" if now > deadline else LOST
         if waiting:
-            time.sleep(_POLL)
+            _wait(grid)
 
 
-def push_request(grid: Grid, kind: str, request: RecordDict, connection: NodeConnection, timeout: float) -> str | None:
-    """Send a request and return the message's id; None if the SuperLink does not accept it.
+def push_requests(
+    grid: Grid, kind: str, requests: Mapping[int, tuple[RecordDict, NodeConnection]], timeout: float
+) -> dict[str, int]:
+    """Send requests together and return the receiver of each accepted message, by the message's id.
 
     Args:
         grid: Flower's connection to the sites.
         kind: Flower's message type.
-        request: The message.
-        connection: The receiver.
-        timeout: Seconds after which Flower may drop the message.
+        requests: The message and the connection of each receiver; receivers are numbers that the caller chooses.
+        timeout: Seconds after which Flower may drop the messages.
     """
-    message = Message(request, connection.node, kind, ttl=max(timeout, 1.0))
-    return next(iter(_call_superlink(partial(grid.push_messages, [message]))), None)
+    messages = [Message(request, each.node, kind, ttl=max(timeout, 1.0)) for request, each in requests.values()]
+    ids = list(_call_superlink(partial(grid.push_messages, messages))) if messages else []
+    return {message_id: receiver for message_id, receiver in zip(ids, requests, strict=False) if message_id}
 
 
 def pull_replies(grid: Grid, message_ids: list[str]) -> list[Message]:
@@ -137,6 +138,14 @@ def error_reason(reply: Message) -> str:
     """
     text = reply.error.reason or "it failed"
     return one_line((text.partition(":<'")[2].removesuffix("'>") or text)[:_MAX_REASON])
+
+
+def _wait(grid: Grid) -> None:
+    """Wait until a reply may have arrived."""
+    if isinstance(grid, CarefulGrid):
+        grid.wait(_POLL)
+    else:
+        time.sleep(_POLL / 5)
 
 
 def _call_superlink(call: Callable[[], T]) -> T:

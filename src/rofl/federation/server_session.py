@@ -21,7 +21,7 @@ from rofl.federation.site_info import SITES_FILE, SitesFile
 from rofl.federation.site_keys import KeyWatch, SiteKeys
 from rofl.federation.site_registry import SiteRegistry
 
-_HOLD = 15.0  # seconds that a site's poll for work is held; after an empty response Flower sleeps for 3
+_HOLD = 15.0  # seconds that a site's poll for work is held
 _MAX_REQUEST = 2**26  # bytes; Flower sends arrays in pieces of 5 MB
 
 
@@ -68,6 +68,7 @@ def open_server(
         tasks = TaskClient(superlink_address, secret.read_bytes(), ca)
         stack.callback(tasks.close)
         grid = stack.enter_context(server_grid(tasks))
+        grid.on_push, grid.wait = gateway.wake, gateway.wait_for_push
         on_message(f"Waiting for {plural(config.clients, 'site')} at port {gateway.port}.")
         changes = keys.refresh
 

@@ -127,9 +127,8 @@ class SiteClient:
             index: The round of the model. If this client trained in it, the result has the client's vote.
         """
         self._load(server_state)
-        labels = self.federated.images.test_labels
-        logits, _ = self.executor.predict_all("test", len(labels))
-        right, held_out = int((logits.argmax(dim=1) == labels).sum()), self._held_out(logits)
+        tested = logits, labels = self._test_predictions()
+        right, held_out = int((logits.argmax(dim=1) == labels).sum()), self._held_out(tested)
         if held_out is None:
             return SiteEvaluation(right, len(labels))
         counts = count_agreement(*held_out)
@@ -206,23 +205,34 @@ class SiteClient:
         table = transition_counts(labels, suspects.suggested, self.classes)
         return SiteReport(len(labels), int(suspects.flagged.sum()), table)
 
-    def _held_out(self, test_logits: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+    def _held_out(self, tested: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor] | None:
         """Return the loaded model's logits (n, K) and the given labels (n,) of samples that are not trained on.
 
         Args:
-            test_logits: The model's logits (M, K) of the test samples; None computes them.
+            tested: The result of `_test_predictions` for this model; None computes it.
 
         Returns:
             Logits and labels, or None if the site holds out no samples with labels as given.
         """
-        labels, rows = self.federated.images.test_labels, self.federated.validation_rows
+        rows = self.federated.validation_rows
         if len(rows):
             return self.executor.predict_all("validation", len(rows))[0], self.federated.labels[rows]
-        if not self.federated.test_as_given or not len(labels):
+        if not self.federated.test_as_given or not len(self.federated.images.test_labels):
             return None
-        if test_logits is None:
-            test_logits, _ = self.executor.predict_all("test", len(labels))
-        return test_logits, labels
+        return self._test_predictions() if tested is None else tested
+
+    def _test_predictions(self) -> tuple[Tensor, Tensor]:
+        """Return the loaded model's logits (n, K) and the given labels (n,) of the test samples that are counted.
+
+        A site counts no more of its own test samples than it declared samples, evenly spread, because the coordinator
+        does not believe in more.
+        """
+        labels = self.federated.images.test_labels
+        logits, _ = self.executor.predict_all("test", len(labels))
+        if not self.federated.test_as_given or len(labels) <= self.samples:
+            return logits, labels
+        rows = torch.arange(self.samples) * len(labels) // self.samples
+        return logits[rows], labels[rows]
 
     def _judge_own_model(self, server_state: ServerState, update: Update, index: int) -> None:
         """Evaluate this client's own model, if rounds may be undone and its update is applied in full."""

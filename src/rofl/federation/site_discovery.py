@@ -9,8 +9,8 @@ from flwr.serverapp import Grid
 
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
-from rofl.federation.messaging import NodeConnection, nodes_online, pull_replies, push_request
-from rofl.federation.protocol import RoundRequest, encode_request
+from rofl.federation.messaging import NodeConnection, nodes_online, pull_replies, push_requests
+from rofl.federation.protocol import FIRST_REQUEST, RoundRequest, encode_request
 
 PATIENCE = 2  # consecutive late rounds after which a site is set aside
 _SECONDS = 60.0  # until a silent site, which may be busy, is asked for its greeting again
@@ -39,11 +39,10 @@ class Discovery:
         known = {*self._answered.values(), *(connection for connection, _ in self._asked.values())}
         for connection in nodes_online(self.grid):
             if connection not in known:
-                content = encode_request(request)
-                message_id = push_request(self.grid, "query.describe", content, connection, _SECONDS)
-                if message_id is not None:
+                content = {connection.node: (encode_request(request), connection)}
+                for message_id in push_requests(self.grid, FIRST_REQUEST, content, _SECONDS):
                     self._asked[message_id] = connection, now
-                    self.log.write_throttled("asked", kind="query.describe", node=str(connection.node))
+                    self.log.write_throttled("asked", kind=FIRST_REQUEST, node=str(connection.node))
         answers = []
         for reply in pull_replies(self.grid, list(self._asked)):
             asked = self._asked.pop(reply.metadata.reply_to_message_id, None)

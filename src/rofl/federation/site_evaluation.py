@@ -51,8 +51,8 @@ class SiteEvaluation:
     objects: bool | None = None
 
     def is_plausible(self, samples: int) -> bool:
-        """Return whether there are at most as many held-out samples as the site declared samples."""
-        return self.held_out is None or self.held_out.samples <= samples
+        """Return whether there are at most as many test samples, and held-out samples, as the site declared samples."""
+        return self.tested <= samples and (self.held_out is None or self.held_out.samples <= samples)
 
     def without_counts(self) -> "SiteEvaluation":
         """Return a copy with zeros for all counts and without a vote, for a site that does not send counts."""

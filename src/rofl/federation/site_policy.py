@@ -19,6 +19,7 @@ from rofl.data import atomic
 from rofl.data.dataset_registry import DATASETS
 from rofl.data.specs import USER_DATA, DataSpec
 from rofl.errors import UserError, unknown
+from rofl.federation.credentials import refuse_changeable
 from rofl.federation.masking.peers import FEWEST
 from rofl.federation.protocol import Refusal
 from rofl.methods import METHODS
@@ -105,10 +106,13 @@ class SitePolicy(Spec):
         """Return the policy of a file.
 
         Raises:
-            UserError: If the file is missing, is not TOML, or has an unknown name or an invalid value.
+            UserError: If the file is missing, is not TOML, has an unknown name or an invalid value, or can be changed
+                by other users.
         """
         try:
-            return cls.model_validate(read_toml(path))
+            settings = read_toml(path)
+            refuse_changeable(path)
+            return cls.model_validate(settings)
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"]))
@@ -132,7 +136,7 @@ def write_policy(path: Path) -> None:
     """
     if path.exists():
         raise UserError(f"{path} already exists.", "an editor, or another place")
-    atomic.atomic_write(path, SitePolicy().to_toml())
+    atomic.atomic_write(path, SitePolicy().to_toml(), mode=0o644)
 
 
 def check_settings(policy: SitePolicy, experiment: Experiment, own_data: bool) -> None:

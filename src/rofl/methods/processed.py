@@ -118,8 +118,9 @@ class ProcessedMethod(Method):
         return replace(self, method=self.method.centralized())
 
     def held_out_pattern(self, server_state: ServerState) -> torch.Tensor | None:
-        """Return the pattern of the method."""
-        return self.method.held_out_pattern(server_state)
+        """Return the pattern of the method in the state that clients receive, with which they compute likelihoods."""
+        *_, received = self._received(replace(server_state, model={}))
+        return self.method.held_out_pattern(received)
 
     def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
         """Return the state of the method with the rate that held-out labels show.

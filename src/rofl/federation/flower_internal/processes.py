@@ -1,4 +1,4 @@
-"""Flower's SuperLink and SuperNode as child processes that end with their parent."""
+"""Flower's SuperLink as a child process that ends with its parent."""
 
 import os
 import secrets
@@ -14,7 +14,6 @@ from types import TracebackType
 from rofl.errors import UserError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run as a script: as a module it would import all of rofl
-_SUPERNODE = Path(__file__).with_name("supernode_program.py")
 _GRACE = 5.0  # seconds that a program has to end after SIGTERM
 _START = 300.0  # seconds that a program has to listen; a busy machine may take a minute
 
@@ -109,30 +108,6 @@ def start_superlink(home: Path, port: int, secret: Path, tls: tuple[Path, Path, 
         home,
         "superlink",
     )
-
-
-def start_supernode(
-    home: Path, port: int, secret: Path, superlink: str, client: int, tls: tuple[Path, Path] | None
-) -> FlowerProcess:
-    """Start a SuperNode, which connects a site to the coordinator.
-
-    Args:
-        home: A folder for the log and for Flower's own files.
-        port: The loopback port at which it offers its tasks.
-        secret: A file; only programs that know its content can acquire tasks.
-        superlink: The coordinator's host and port.
-        client: The site's number, counted from 0.
-        tls: The authority's certificate and the site's private key; None for plain HTTP.
-    """
-    security = ["--insecure"]
-    if tls is not None:
-        ca, key = map(str, tls)
-        security = ["--root-certificates", ca, "--auth-supernode-private-key", key]
-    address = ["--superlink", superlink, "--host", "127.0.0.1", "--port", str(port)]
-    tasks = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
-    program = [Path(sys.executable).name, "-P", str(_SUPERNODE), "flower-supernode"]
-    node = ["--node-config", f"partition-id={client}"]
-    return FlowerProcess([*program, *security, *address, *tasks, *node], home, "supernode")
 
 
 def new_secret(home: Path) -> Path:

@@ -1,24 +1,17 @@
-"""Execution of Flower tasks in this process.
+"""Execution of a Flower run in this process.
 
-By default, Flower starts a new process for every message to a ClientApp, which takes seconds with torch, and installs
-and runs the code in the coordinator's app bundle. Here the site's own process acquires the tasks of its SuperNode and
-calls the ClientApp that is installed at the site, so that no code from the network is ever executed. This needs parts
-of flwr that may change with any version, hence the exact version in pyproject.toml (decision 9).
+By default, Flower starts a new process for a run, which installs and runs the code of the run's app bundle. Here the
+coordinator's own process acquires the run from its SuperLink. This needs parts of flwr that may change with any
+version, hence the exact version in pyproject.toml (decision 9).
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import httpx
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from flwr.app import Context, Error, Message
-from flwr.common.constant import ErrorCode, SubStatus
+from flwr.common.constant import SubStatus
 from flwr.common.serde import run_from_proto
-from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
@@ -29,12 +22,8 @@ from flwr.supercore.interceptors import (
 )
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
 from rofl.federation.flower_internal.careful_grid import CarefulGrid
-from rofl.federation.protocol import ProtocolError, Refusal
 
 _POLL = 0.05  # seconds
 _RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
@@ -42,11 +31,11 @@ _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 class TaskClient:
-    """A client of the runtime API of a SuperLink or SuperNode on this machine, which hands out tasks.
+    """A client of the runtime API of a SuperLink on this machine, which hands out tasks.
 
     Args:
         address: Host and port.
-        secret: A secret shared with the SuperLink or SuperNode, so that no other local user can acquire tasks.
+        secret: A secret shared with the SuperLink, so that no other local user can acquire tasks.
         ca: The certificate of the authority for TLS; None for plain HTTP.
     """
 
@@ -69,7 +58,7 @@ class TaskClient:
 
     def open(self, token: str) -> RuntimeHttpClient:
         """Return a client for one task, by its token."""
-        client = RuntimeHttpClient.from_server_address(
+        return RuntimeHttpClient.from_server_address(
             server_address=self.address,
             insecure=self.ca is None,
             root_certificates=self.ca,
@@ -78,61 +67,10 @@ class TaskClient:
                 RuntimeTokenHttpInterceptor(token),
             ],
         )
-        return retry_fast(client)
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
-
-
-def retry_fast(client: RuntimeHttpClient) -> RuntimeHttpClient:
-    """Make a client poll every 50 ms for an announced object; Flower's own client waits one second, then two."""
-    pull = client.PullObject
-
-    def pull_until_available(request: PullObjectRequest) -> PullObjectResponse:
-        deadline = time.monotonic() + _RETRY_TIME
-        response = pull(request)
-        while response.object_found and not response.object_available and time.monotonic() < deadline:
-            time.sleep(_POLL)
-            response = pull(request)
-        return response
-
-    client.PullObject = pull_until_available  # type: ignore[method-assign]
-    return client
-
-
-def do_client_task(tasks: TaskClient, app: Callable[[Message, Context], Message]) -> bool:
-    """Execute one task of a SuperNode, and return whether there was one.
-
-    An exception becomes an error reply, and the client state stays unchanged. The reply contains only the exception's
-    type, since its text may name files or samples. The text of a `ProtocolError` or a `Refusal` is sent.
-
-    Args:
-        tasks: The client that acquires the SuperNode's tasks.
-        app: The ClientApp.
-    """
-    token = tasks.acquire(TaskType.CLIENT_APP)
-    if token is None:
-        return False
-    client = tasks.open(token)
-    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
-    heartbeat.start()
-    try:
-        message, context, _, _ = pull_task_input(client)
-        new_context: Context | None = context
-        try:
-            reply = app(message, context)
-        except Exception as error:
-            hidden = f"{type(error).__name__}: see what the site itself says"
-            reason = str(error) if isinstance(error, ProtocolError | Refusal) else hidden
-            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-            new_context = None
-        push_message(client, reply, context)
-        push_task_output(client, new_context, SubStatus.COMPLETED if new_context else SubStatus.FAILED, "")
-    finally:
-        heartbeat.stop()
-        client.close()
-    return True
 
 
 @contextmanager
@@ -159,26 +97,3 @@ def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
             client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=details))
         client.close()
         grid.close()
-
-
-def deactivate_node(superlink: str, node: int, ca: bytes, key: Path) -> None:
-    """Remove the node of a killed process from the SuperLink's list of connected nodes.
-
-    Args:
-        superlink: The coordinator's host and port.
-        node: Flower's id of the node.
-        ca: The certificate of the authority.
-        key: The file of the site's private key.
-    """
-    private = load_ssh_private_key(key.read_bytes(), None)
-    assert isinstance(private, ec.EllipticCurvePrivateKey)
-    with FleetHttpClient.from_server_address(
-        superlink,
-        False,
-        ca,
-        interceptors=[
-            RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-            NodeAuthHttpInterceptor(private, private.public_key()),
-        ],
-    ) as client:
-        client.DeactivateNode(DeactivateNodeRequest(node_id=node))

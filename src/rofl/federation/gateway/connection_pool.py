@@ -1,4 +1,4 @@
-"""The open connections of a gateway, with limits on their number.
+"""The open connections of a gateway, with limits on their number and on what a site sends.
 
 A connection is a stranger until it has presented an admitted key. A site presents its key with its first request, right
 after connecting, so a small number of strangers is enough. When the limit is reached, the oldest stranger is closed. A
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 MAX_STRANGERS = 128  # strangers in total
 MAX_PER_ADDRESS = 32  # strangers from one address
 MAX_PER_KEY = 32  # connections of one site
+_BESIDES, _TIMES = 2**27, 8  # bytes that a site may send for a message, and times those that it got; see careful_grid
 
 
 @dataclass(eq=False)
@@ -92,6 +93,24 @@ class ConnectionPool:
         self.turned_away += not oldest.key
         self.remove(oldest)
         oldest.abort()
+
+
+class TooLargeError(Exception):
+    """The body of a request is too large."""
+
+
+@dataclass
+class SiteTraffic:
+    """The bytes that a site has got and sent since its newest message of the coordinator."""
+
+    received: int = 0
+    sent: int = 0
+
+    def send(self, size: int) -> None:
+        """Count bytes that the site sends; raise a TooLargeError if no answer to its message is that large."""
+        self.sent += size
+        if self.sent > _BESIDES + _TIMES * self.received:
+            raise TooLargeError
 
 
 def _group(connection: OpenConnection) -> tuple[str, bytes]:

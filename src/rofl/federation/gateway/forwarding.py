@@ -4,13 +4,15 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from rofl.federation.flower_internal.fleet_messages import has_no_message, object_is_pending
+from rofl.federation.flower_internal.fleet_messages import has_no_message, is_divided_too_much, object_is_pending
+from rofl.federation.gateway.connection_pool import SiteTraffic, TooLargeError
 
 CALLS = frozenset(
     {
@@ -30,9 +32,13 @@ CALLS = frozenset(
 REGISTRATION = frozenset({"register-node", "unregister-node"})
 PREFIX = b"/v1/fleet/"
 _PUSH_OBJECT = PREFIX + b"push-object"  # the only call with a large body
+_PUSH_MESSAGES = PREFIX + b"push-messages"
+_PUSHES = frozenset({_PUSH_OBJECT, _PUSH_MESSAGES})
+_PULL_MESSAGES = PREFIX + b"pull-messages"
 
 _MAX_SMALL = 2**22  # bytes of any other request, and of one whose length is not declared
 _POLL = 0.1  # seconds between two polls of the SuperLink on behalf of a site
+_POLL_MESSAGES = 1.0  # the same for messages, since `wake` is called when there are new ones
 _MAX_POLLS = 40  # per second for all sites together; each takes about 10 ms of processor time
 _REST, _LONGEST_REST = 3.0, 2.0  # pause after a poll, as a multiple of its time and at most in seconds
 _TIMEOUT = httpx.Timeout(60.0).as_dict()
@@ -40,11 +46,7 @@ _ONE_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 _REWRITTEN = frozenset({b"host", b"content-length", b"expect"})  # set again for the forwarded request
-_HELD = {PREFIX + b"pull-messages": has_no_message, PREFIX + b"pull-object": object_is_pending}
-
-
-class TooLargeError(Exception):
-    """The body of a request is too large."""
+_HELD = {_PULL_MESSAGES: has_no_message, PREFIX + b"pull-object": object_is_pending}
 
 
 class Forwarder:
@@ -55,9 +57,21 @@ class Forwarder:
         ca: The certificate of the authority that signed the SuperLink's; None if it speaks plain HTTP.
         hold: Seconds for which a poll without a result is held (long polling).
         max_bytes: The size of the largest accepted request.
+        on_push: Called after a site has given something to the SuperLink.
+
+    Attributes:
+        traffic: The traffic of each site, by its key, with which a site cannot fill the SuperLink's memory.
     """
 
-    def __init__(self, superlink: str, ca: Path | None, hold: float, max_bytes: int) -> None:
+    def __init__(
+        self,
+        superlink: str,
+        ca: Path | None,
+        hold: float,
+        max_bytes: int,
+        on_push: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_push, self._news = on_push, asyncio.Event()  # the event is replaced when there are new messages
         self._superlink, self._hold, self._max_bytes = superlink, hold, max_bytes
         # A transport instead of a client avoids cookies, redirects, proxies from the environment, and log lines. The
         # SuperLink closes connections that are idle for 5 s, so they are dropped here well before that.
@@ -67,18 +81,27 @@ class Forwarder:
             limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0),
         )
         self.stopping = False
+        self.traffic: dict[bytes, SiteTraffic] = {}
         self._held = 0
 
-    async def forward(self, request: Request, path: bytes) -> Response:
+    def wake(self) -> None:
+        """Let held polls look for messages at once."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def forward(self, request: Request, path: bytes, key: bytes = b"") -> Response:
         """Forward a request and return the SuperLink's response; hold a poll that has no result yet.
 
         A large body, whose length must be declared, is streamed and never held in memory. The status is 413 if a body
-        is too large, and 503 if the SuperLink does not answer; a SuperNode retries after 503.
+        is too large, or the site sends more than any answer to the message that it got has. The status is 503 if the
+        SuperLink does not answer; a site retries after 503.
 
         Args:
             request: The site's request.
             path: The path of the request, which is one of Flower's.
+            key: The site's key; empty if sites have none.
         """
+        traffic = self.traffic.setdefault(key, SiteTraffic()) if key else None
         declared = request.headers.get("content-length", "")
         is_large = path == _PUSH_OBJECT and bool(declared)
         limit = self._max_bytes if is_large else min(_MAX_SMALL, self._max_bytes)
@@ -86,21 +109,32 @@ class Forwarder:
             if declared and int(declared) > limit:
                 raise TooLargeError
             if is_large:
+                if traffic is not None:
+                    traffic.send(int(declared))
                 body = _limited(request.stream(), limit)
-                return await self._call(self._forwarded(request, path, body, declared))
-            forwarded = self._forwarded(
-                request, path, b"".join([part async for part in _limited(request.stream(), limit)])
-            )
+                return self._told(path, await self._call(self._forwarded(request, path, body, declared)))
+            content = b"".join([part async for part in _limited(request.stream(), limit)])
+            if traffic is not None and path in _PUSHES:
+                traffic.send(len(content))
+            if path == _PUSH_MESSAGES and is_divided_too_much(content):
+                raise TooLargeError
+            forwarded = self._forwarded(request, path, content)
+            news = self._news  # before the first call, so that messages that arrive during it are noticed
             response = await self._call(forwarded)
             if path not in _HELD:
-                return response
-            return await self._poll_until_ready(request, forwarded, response, _HELD[path])
+                return self._told(path, response)
+            response = await self._poll_until_ready(request, forwarded, response, news)
+            if traffic is not None and response.status_code == 200 and not _HELD[path](bytes(response.body)):
+                if path == _PULL_MESSAGES:
+                    traffic.received = traffic.sent = 0
+                traffic.received += len(response.body)
+            return response
         except TooLargeError:
             return Response(status_code=413, headers={"connection": "close"})
         except ClientDisconnect:
             return Response(status_code=400)  # no one receives it
         except (httpx.TransportError, asyncio.CancelledError):  # cancelled when the gateway stops
-            return Response(status_code=503)  # a SuperNode retries after this status
+            return Response(status_code=503)  # a site retries after this status
 
     def _forwarded(
         self, request: Request, path: bytes, body: bytes | AsyncIterator[bytes], length: str = ""
@@ -112,7 +146,7 @@ class Forwarder:
         return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": _TIMEOUT})
 
     async def _poll_until_ready(
-        self, request: Request, forwarded: httpx.Request, response: Response, is_pending: Callable[[bytes], bool]
+        self, request: Request, forwarded: httpx.Request, response: Response, news: asyncio.Event
     ) -> Response:
         """Repeat a call until its response has a result, or `hold` seconds have passed; return the last response.
 
@@ -125,22 +159,31 @@ class Forwarder:
             request: The site's request.
             forwarded: The same request for the SuperLink.
             response: The SuperLink's first response.
-            is_pending: Returns whether the body of a response with status 200 has no result yet.
+            news: Is set when there are messages that are newer than this response.
         """
-        end, took = time.monotonic() + self._hold, 0.0
+        end, took, path = time.monotonic() + self._hold, 0.0, forwarded.url.raw_path
+        is_pending, rest = _HELD[path], _POLL_MESSAGES if path == _PULL_MESSAGES else _POLL
         self._held += 1
         try:
             while time.monotonic() < end and not self.stopping:
                 if response.status_code != 200 or not is_pending(bytes(response.body)):
                     break
-                await asyncio.sleep(max(_POLL, self._held / _MAX_POLLS, min(_REST * took, _LONGEST_REST)))
+                pause = max(rest, self._held / _MAX_POLLS, min(_REST * took, _LONGEST_REST))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), min(pause, max(0.0, end - time.monotonic())))
                 if await request.is_disconnected():
                     break
-                begun = time.monotonic()
+                begun, news = time.monotonic(), self._news
                 response = await self._call(forwarded)
                 took = time.monotonic() - begun
         finally:
             self._held -= 1
+        return response
+
+    def _told(self, path: bytes, response: Response) -> Response:
+        """Call `on_push` if a call gave something to the SuperLink, and return the call's response."""
+        if path in _PUSHES and response.status_code == 200:
+            self._on_push()
         return response
 
     async def _call(self, forwarded: httpx.Request) -> Response:

@@ -23,7 +23,7 @@ from rofl.federation.gateway.admission import AdmittedKey
 from rofl.federation.gateway.gateway_settings import GatewaySettings, server_context
 from rofl.federation.log_throttle import LogThrottle
 
-_MAX_HOLD = 20.0  # a SuperNode gives up after 30 s without an answer; its signature is valid for 300 s
+_MAX_HOLD = 20.0  # a site gives up after 30 s without an answer; its signature is valid for 300 s
 _GRACE = 3.0  # seconds that the process has to end
 
 
@@ -47,7 +47,7 @@ class Gateway:
         self.settings, self.port = settings, 0
         self._address, self._keys, self._log = address, list(keys), log
         self._refusals, self._counting = Counter[str](), threading.Lock()  # since the last look, by reason
-        self._throttle = LogThrottle()
+        self._throttle, self._pushed = LogThrottle(), threading.Event()
 
     def __enter__(self) -> Self:
         self._listener = listen(self._address, self.settings)
@@ -73,6 +73,16 @@ class Gateway:
         self._keys = list(keys)
         with suppress(OSError):  # if the process has ended, `refresh` starts another
             self._send_keys()
+
+    def wake(self) -> None:
+        """Let held polls look for messages at once; called after messages were given to the SuperLink."""
+        with suppress(OSError, ValueError):
+            self._send_line(None)
+
+    def wait_for_push(self, seconds: float) -> None:
+        """Wait up to so many seconds until a site has given something to the SuperLink."""
+        self._pushed.wait(seconds)
+        self._pushed.clear()
 
     def refresh(self) -> list[str]:
         """Restart the process if it has ended, and return messages about refused sites.
@@ -110,21 +120,28 @@ class Gateway:
             )
         assert self._process.stdin is not None
         self._stdin = self._process.stdin
-        self._reader = threading.Thread(target=self._read_refusals, args=(self._process,), daemon=True)
+        self._reader = threading.Thread(target=self._read_lines, args=(self._process,), daemon=True)
         self._reader.start()
         self._send_keys()
 
     def _send_keys(self) -> None:
         lines = [{**asdict(each), "key": b64encode(each.key).decode()} for each in self._keys]
-        self._stdin.write(json.dumps(lines) + "\n")
+        self._send_line(lines)
+
+    def _send_line(self, content: list[dict[str, object]] | None) -> None:
+        self._stdin.write(json.dumps(content) + "\n")
         self._stdin.flush()
 
-    def _read_refusals(self, process: "subprocess.Popen[str]") -> None:
+    def _read_lines(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
+                reason = json.loads(line)
+                if reason is None:
+                    self._pushed.set()
+                    continue
                 with self._counting:
-                    self._refusals[json.loads(line)] += 1
+                    self._refusals[reason] += 1
 
 
 def _refusal_sentence(reason: str, times: int) -> str:

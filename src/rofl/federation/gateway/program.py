@@ -1,8 +1,9 @@
 """The gateway's program: `python -m rofl.federation.gateway.program SETTINGS DESCRIPTOR`.
 
 SETTINGS is `GatewaySettings` as JSON, and DESCRIPTOR the file descriptor of a listening socket. Each line on stdin is a
-JSON list of keys that replaces the admitted keys; the end of stdin ends the program. Each line on stdout is a JSON
-string with the reason why a site was refused.
+JSON list of keys that replaces the admitted keys, or `null` if the SuperLink has new messages for sites; the end of
+stdin ends the program. Each line on stdout is a JSON string with the reason why a site was refused, or `null` if a site
+has given something to the SuperLink.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from rofl.federation.gateway.gateway_settings import GatewaySettings
 from rofl.federation.gateway.server import GatewayServer
 from rofl.federation.log_throttle import LogThrottle
 
+_NEWS = "null\n"
 _LINES = 100  # of warnings on stderr, before they become one a minute
 
 
@@ -27,7 +29,7 @@ def main() -> None:
     settings, listener = GatewaySettings(**json.loads(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
     keys = _parse_keys(sys.stdin.readline())
     logging.getLogger().addHandler(ThrottledHandler())  # asyncio warns about connections, which strangers make
-    asyncio.run(_serve(GatewayServer(settings, listener, keys, _report)))
+    asyncio.run(_serve(GatewayServer(settings, listener, keys, _report, _report_push)))
 
 
 class ThrottledHandler(logging.StreamHandler[TextIO]):
@@ -52,7 +54,10 @@ async def _serve(server: GatewayServer) -> None:
 
     def read_keys() -> None:
         for line in sys.stdin:
-            loop.call_soon_threadsafe(server.set_keys, _parse_keys(line))
+            if line == _NEWS:
+                loop.call_soon_threadsafe(server.wake)
+            else:
+                loop.call_soon_threadsafe(server.set_keys, _parse_keys(line))
         server.stop()
 
     threading.Thread(target=read_keys, daemon=True).start()
@@ -66,6 +71,11 @@ def _parse_keys(line: str) -> list[AdmittedKey]:
 
 def _report(reason: str) -> None:
     sys.stdout.write(json.dumps(reason) + "\n")
+    sys.stdout.flush()
+
+
+def _report_push() -> None:
+    sys.stdout.write(_NEWS)
     sys.stdout.flush()
 
 

@@ -34,6 +34,7 @@ class GatewayServer:
         listener: A listening socket.
         keys: The sites' keys; not used without TLS, since all sites are then on this machine.
         on_refused: Called with the reason when a site, not a stranger, is refused.
+        on_push: Called after a site has given something to the SuperLink.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class GatewayServer:
         listener: socket.socket,
         keys: Iterable[AdmittedKey] = (),
         on_refused: Callable[[str], None] = lambda reason: None,
+        on_push: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings, self._listener, self._on_refused = settings, listener, on_refused
         self.pool = ConnectionPool()
@@ -51,7 +53,7 @@ class GatewayServer:
         self._paths = {PREFIX + call.encode() for call in (CALLS if secure else CALLS | REGISTRATION)}
         self._tls = server_context(settings.certificate, settings.key) if secure else None
         ca = Path(settings.superlink_ca) if settings.superlink_ca else None
-        self._forwarder = Forwarder(settings.superlink, ca, settings.hold, settings.max_bytes)
+        self._forwarder = Forwarder(settings.superlink, ca, settings.hold, settings.max_bytes, on_push)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
@@ -64,7 +66,7 @@ class GatewayServer:
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
-                timeout_keep_alive=15,  # longer than the 5 s after which a SuperNode drops an idle connection
+                timeout_keep_alive=15,  # longer than the 5 s after which a site drops an idle connection
                 timeout_graceful_shutdown=1,
             )
         )
@@ -73,12 +75,17 @@ class GatewayServer:
         """Ask `run` to end; may be called from another thread."""
         self._server.should_exit = self._forwarder.stopping = True
 
+    def wake(self) -> None:
+        """Let held polls look for messages at once."""
+        self._forwarder.wake()
+
     def set_keys(self, keys: Iterable[AdmittedKey]) -> None:
         """Replace the admitted keys, and close connections of keys that are no longer admitted."""
         before = self._admission.keys
         self._admission = Admission(keys)
         for key in before - self._admission.keys:
             self.pool.close_key(key)
+            self._forwarder.traffic.pop(key, None)
 
     async def run(self) -> None:
         """Serve until `stop` is called."""
@@ -154,7 +161,8 @@ class GatewayServer:
             if refusal:
                 response = JSONResponse({"detail": refusal}, 401, headers={"connection": "close"})
             else:
-                response = await self._forwarder.forward(Request(scope, receive), path)
+                key = scope["state"]["connection"].key if self._tls else b""
+                response = await self._forwarder.forward(Request(scope, receive), path, key)
         await response(scope, receive, send)
 
     def _describe(self, scope: Scope) -> Response:
