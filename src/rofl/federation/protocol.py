@@ -18,7 +18,7 @@ from rofl.errors import UserError
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
-PROTOCOL = 8  # increment when another version would misunderstand a message
+PROTOCOL = 9  # increment when another version would misunderstand a message
 _FIRST_PROTOCOL = 1  # the version of rofl 0.1, whose messages carry none
 
 _MAX_SUMS, _MAX_NAME = 100, 100  # numbers of a message, and characters of a name
@@ -72,7 +72,7 @@ def check_protocol(theirs: object, name: str, our_name: str) -> None:
     >>> check_protocol(1, "north", "the coordinator")
     Traceback (most recent call last):
     ...
-    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 8: update rofl at north.
+    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 9: update rofl at north.
     """
     version = _FIRST_PROTOCOL if theirs is None else theirs
     if not is_int(version):
