@@ -284,14 +284,19 @@ def table(records: Mapping[str, Mapping[str, object]]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for name, (half, _) in SETS.items():
         for noise in NOISES:
-            found = {method: _seeds(records, f"{name}, {noise}, {method}") for method in METHODS}
-            if all(found.values()):
-                lines.append(_line(f"{name} ({half.split()[0]})", noise, *found.values()))
+            found = [_seeds(records, f"{name}, {noise}, {method}") for method in METHODS]
+            seeds = sorted(set.intersection(*(set(each) for each in found)))
+            if seeds:
+                plain, plus = ([each[seed] for seed in seeds] for each in found)
+                lines.append(_line(f"{name} ({half.split()[0]})", noise, plain, plus))
     return "\n".join(lines)
 
 
-def _seeds(records: Mapping[str, Mapping[str, object]], case: str) -> list[Figures]:
-    return [Figures(**json.loads(json.dumps(found))) for key, found in records.items() if key.startswith(f"{case}, ")]
+def _seeds(records: Mapping[str, Mapping[str, object]], case: str) -> dict[str, Figures]:
+    """Return the figures of a case by its seed."""
+    start = f"{case}, seed "
+    found = {key.removeprefix(start): facts for key, facts in records.items() if key.startswith(start)}
+    return {seed: Figures(**json.loads(json.dumps(facts))) for seed, facts in found.items()}
 
 
 def _line(name: str, noise: str, plain: Sequence[Figures], plus: Sequence[Figures]) -> str:
@@ -309,7 +314,7 @@ def _line(name: str, noise: str, plain: Sequence[Figures], plus: Sequence[Figure
     cells = [
         name,
         noise,
-        str(min(len(plain), len(plus))),
+        str(len(plus)),
         ", ".join(f"{fmean(each.accuracy for each in runs):.1f}" for runs in both),
         _pair(both, lambda each: each.average_precision),
         _pair(both, lambda each: each.f1),
