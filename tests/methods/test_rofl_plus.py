@@ -206,13 +206,20 @@ def test_the_memory_term_is_finite_where_model_and_memory_are_certain() -> None:
     assert torch.isfinite(certain.grad).all()
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(2, 100))
-def test_belief_grows_with_accuracy_and_is_none_at_chance(low: float, high: float, classes: int) -> None:
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(2, 100), st.floats(0, 0.7))
+def test_belief_grows_with_accuracy_and_is_none_at_chance(low: float, high: float, classes: int, rate: float) -> None:
     low, high = sorted((low, high))
-    assert 0 <= deserved_belief(low, classes) <= deserved_belief(high, classes) <= 1
-    assert deserved_belief(low, classes) == pytest.approx(naive.belief(low, classes), abs=1e-9)
-    assert deserved_belief(1 / classes, classes) == pytest.approx(0)
-    assert deserved_belief(1.0, classes) == 1
+    assert 0 <= deserved_belief(low, classes, rate) <= deserved_belief(high, classes, rate) <= 1
+    assert deserved_belief(low, classes, rate) == pytest.approx(naive.belief(low, classes, rate), abs=1e-9)
+    assert deserved_belief(1 / classes, classes, rate) == pytest.approx(0)
+    assert deserved_belief(1.0, classes, rate) == 1
+
+
+@given(st.floats(0, 1), st.floats(0, 0.7), st.floats(0, 0.7))
+def test_the_same_model_is_believed_more_if_more_labels_are_wrong(accuracy: float, rate: float, other: float) -> None:
+    fewer, more = sorted((rate, other))
+    assert deserved_belief(accuracy, 10, fewer) <= deserved_belief(accuracy, 10, more)
+    assert deserved_belief(accuracy, 10, 0.0) == deserved_belief(accuracy, 10, min(fewer, 0.39))
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -305,6 +312,34 @@ def test_the_best_rate_is_the_vertex_of_the_parabola_through_three_of_the_grid(
     sums[2, place - 1 : place + 2] = torch.tensor([-lower, 0.0, -upper], dtype=torch.float64)
     curve = np.polyfit(rates[place - 1 : place + 2], [-lower, 0.0, -upper], 2)
     assert noise_fit.best_rate(sums) == pytest.approx(-curve[1] / (2 * curve[0]), rel=1e-6)
+
+
+@given(st.lists(st.floats(-20, 0), min_size=17, max_size=17), st.integers(50, 2000), st.integers(2, 6), st.floats(0, 1))
+def test_the_largest_rate_is_that_of_the_slow_twin(
+    profile: list[float], samples: int, classes: int, uneven: float
+) -> None:
+    flat, pair = torch.full((classes, classes), 1 / (classes - 1)).fill_diagonal_(0), torch.eye(classes).roll(1, dims=1)
+    pattern = torch.lerp(flat, pair, uneven)
+    sums = torch.full((len(noise_fit.TEMPERATURES), len(noise_fit.RATES)), -99.0, dtype=torch.float64)
+    sums[5] = torch.tensor(profile, dtype=torch.float64)
+    best, found = noise_fit.best_rate(sums), noise_fit.largest_rate(sums, samples, pattern)
+    assert found == pytest.approx(
+        naive.largest_rate(list(noise_fit.RATES), profile, best, samples, pattern.tolist()), abs=1e-6
+    )
+    assert best <= found <= noise_fit.RATES[-1]
+
+
+def test_a_high_rate_is_found_if_a_model_is_unsure_because_of_wrong_labels_and_none_if_all_are_right() -> None:
+    labels = torch.arange(1000) % 5
+    noisy = torch.where(torch.arange(1000) % 2 == 0, labels, torch.arange(1000) // 5 % 5)  # half of them are drawn
+    pattern = torch.full((5, 5), 0.25).fill_diagonal_(0)
+    rates = []
+    for certainty, given_labels in ((0.92, labels), (0.5, noisy)):
+        probabilities = torch.full((1000, 5), (1 - certainty) / 4).scatter(1, labels[:, None], certainty)
+        sums = noise_fit.rate_likelihoods(noise_fit.at_all_temperatures(probabilities.log()), given_labels, pattern)
+        rates.append(noise_fit.largest_rate(sums, len(labels), pattern))
+    assert rates[0] < 0.02
+    assert rates[1] == pytest.approx(0.4, abs=0.05)
 
 
 def test_a_clients_own_frequencies_count_where_they_differ() -> None:
@@ -586,7 +621,7 @@ def test_it_keeps_learning_and_resists_where_a_third_of_the_labels_is_wrong() ->
     wrong = {}
     for name, method in {"plus": PLUS, "plain": FedAvg(lr=0.1, batch=6, epochs=2)}.items():
         net = toy.network(width=0.5)
-        state = toy.play(replace(method, epochs=5), CLIENTS, rounds=12, net=net)
+        state = toy.play(replace(method, epochs=5), CLIENTS, rounds=20, net=net)
         load_weights(net, state.model)
         with torch.no_grad():
             predicted = net.eval()(toy.TRANSFORM(images))[0].argmax(dim=1)

@@ -10,10 +10,31 @@ from tests.naive import equations as eq
 from tests.naive.local_update import step
 
 
-def belief(accuracy: float, classes: int) -> float:
-    """How far the model is believed: the sixth power of the accuracy above chance, full from 0.8 on."""
+def belief(accuracy: float, classes: int, rate: float) -> float:
+    """How far the model is believed: the sixth power of the accuracy above chance.
+
+    It is full from 0.8 on, or from the accuracy on at which model and label, where one of them is wrong and the other
+    is right, are the label's fault three times out of four.
+    """
     above = (accuracy - 1 / classes) / (1 - 1 / classes)
-    return 0.0 if above <= 0 else min(1.0, (above / 0.8) ** 6)
+    three_to_one = 3 * (1 - rate) / (3 * (1 - rate) + rate)
+    full = min(0.8, (three_to_one - 1 / classes) / (1 - 1 / classes))
+    return 0.0 if above <= 0 else 1.0 if above >= full else (above / full) ** 6
+
+
+def largest_rate(rates: list[float], profile: list[float], best: float, samples: int, pattern: eq.Matrix) -> float:
+    """Step down from the highest rate to the first one that is within 0.005 nats a label of the best."""
+    lowest = max(profile) - 0.005 * samples
+    place = len(rates) - 1
+    while profile[place] < lowest:
+        place -= 1
+    found = rates[place]
+    if place < len(rates) - 1:
+        drop = profile[place] - profile[place + 1]
+        found += (rates[place + 1] - rates[place]) * (profile[place] - lowest) / drop
+    found -= math.sqrt(2 * 0.005 * best * (1 - best))
+    most_common = sum(max(row) for row in pattern) / len(pattern)
+    return max(best, min(found, 1 / (1 + 2 * most_common)))
 
 
 def power_of_labels(accuracy: float, classes: int, highest: float) -> float:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 64.0)
 RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
+TOLERANCE = 0.005  # nats for each label: explanations that differ by less are equally good
+_ODDS = 2.0  # a rate is raised only as long as a class has its own label this many times as often as any other
 _TINY = 1e-9  # keeps logarithms finite
 LOWEST = math.log(_TINY)  # log-likelihood of one label
 
@@ -95,6 +97,47 @@ def best_rate(likelihoods: Tensor) -> float:
     if rise + fall <= 0:  # all three are equally likely
         return rate
     return float(rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall)))
+
+
+def largest_rate(likelihoods: Tensor, samples: float, pattern: Tensor) -> float:
+    """Return the largest rate of noise that explains the labels about as well as the best one.
+
+    A network predicts the labels that it was trained with, noise included. If many are wrong, "the network is unsure"
+    and "the network is sure, and labels are wrong" explain them equally well over a wide range of rates. A weak network
+    with right labels is surer of some samples than of others, which no high rate explains. So of all rates whose
+    likelihood is at most `TOLERANCE` for each label below that of the best, the largest is taken, less the half width
+    of the range that a judge without mistakes leaves. If wrong labels of a class have one other class in common, high
+    rates exchange the two: then the rate is not raised as far.
+
+    Args:
+        likelihoods: (T, R) sums over clients.
+        samples: the number of labels.
+        pattern: (K, K) as in `rate_likelihoods`.
+
+    >>> sums = torch.full((len(TEMPERATURES), len(RATES)), -100.0)
+    >>> sums[4, :12] = 0.0  # up to 0.45 all rates are equally likely
+    >>> symmetric, pair = torch.full((9, 9), 1 / 8).fill_diagonal_(0), torch.eye(9).roll(1, dims=1)
+    >>> [round(largest_rate(sums, 1000, pattern), 2) for pattern in (symmetric, pair)]
+    [0.45, 0.33]
+    """
+    profile = likelihoods.double().amax(dim=0)  # (R,)
+    best, lowest = best_rate(likelihoods), float(profile.max()) - TOLERANCE * samples
+    last = int((profile >= lowest).nonzero().max())
+    largest = RATES[last]
+    if last < len(RATES) - 1:  # where the line to the next rate falls below the tolerance
+        here, there = profile[last : last + 2].tolist()
+        largest += (RATES[last + 1] - largest) * (here - lowest) / (here - there)
+    raised = largest - math.sqrt(2 * TOLERANCE * best * (1 - best))
+    return max(best, min(raised, distinct_rate(pattern)))
+
+
+def distinct_rate(pattern: Tensor) -> float:
+    """Return the rate of noise up to which a class has its own label twice as often as any other, on average.
+
+    >>> round(distinct_rate(torch.full((9, 9), 1 / 8).fill_diagonal_(0)), 2)
+    0.8
+    """
+    return 1 / (1 + _ODDS * float(pattern.amax(dim=1).mean()))
 
 
 def _chance(probabilities: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:

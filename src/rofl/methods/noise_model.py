@@ -15,7 +15,8 @@ from rofl.core.tensors import Tensors
 
 _FIRST_RATE = 0.2  # symmetric noise that the first fit starts from; from 0 it could never rise
 _MAX_RATE = 0.8
-_FULL_BELIEF = 0.8  # estimated accuracy above chance from which on the belief is 1
+_FULL_BELIEF = 0.8  # estimated accuracy above chance from which on the belief is 1; lower if most labels are wrong
+_FULL_ODDS = 3.0  # if model and label differ, the model is right this many times as often: the belief is 1, too
 _FULL_SHARPNESS = 0.9  # estimated accuracy above chance from which on corrected labels are fully sharpened
 _FULL_NEED = 0.1  # rate of wrong labels from which on labels are fully corrected
 _SOME_NOISE = (
@@ -38,21 +39,27 @@ _HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard dev
 _UNKNOWN = -1.0  # rate of held-out labels if there is none
 
 
-def deserved_belief(accuracy: float, classes: int, caution: float = 6.0) -> float:
+def deserved_belief(accuracy: float, classes: int, rate: float = 0.0, caution: float = 6.0) -> float:
     """Return the belief in a model's predictions, 0 to 1, from an estimate of its accuracy.
 
     It grows with a power of the accuracy above chance, so it is close to zero at first. A model that is believed too
-    early stops learning, and one that is believed too little learns like plain FedAvg.
+    early stops learning, and one that is believed too little learns like plain FedAvg. With more than 40 % of wrong
+    labels a less accurate model is believed: it is still right more often than the labels that it replaces.
 
     Args:
         accuracy: the estimated accuracy, which is the mean confidence at the temperature that fits the given labels.
         classes: the number of classes K; by chance, 1 / K of the predictions are right.
+        rate: the share of wrong labels.
         caution: the power.
 
     >>> [round(deserved_belief(share, classes=10), 2) for share in (0.1, 0.4, 0.6, 0.7, 0.82)]
     [0.0, 0.01, 0.11, 0.33, 1.0]
+    >>> [round(deserved_belief(share, classes=10, rate=0.6), 2) for share in (0.4, 0.6, 0.7)]
+    [0.02, 0.47, 1.0]
     """
-    return float(min(1.0, _above_chance(accuracy, classes) / _FULL_BELIEF) ** caution)
+    right, wrong = _FULL_ODDS * (1 - rate), rate
+    full = min(_FULL_BELIEF, _above_chance(right / (right + wrong), classes))
+    return float(min(1.0, _above_chance(accuracy, classes) / full) ** caution)
 
 
 def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
@@ -308,12 +315,14 @@ class NoiseModel:
             return NoiseModel(self.matrix, self.pattern, prior, numbers)
         judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # the judge that explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
-        found = noise_fit.best_rate(sums["fit/rate"][judge])
+        found = noise_fit.largest_rate(sums["fit/rate"][judge], judged, self.pattern)
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_JUDGE] = judge
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
         numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
-        deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), caution)
+        wrong = self.rate if self._knows_held_out else max(smooth, float(numbers[_HIGHEST]))
+        wrong = min(wrong, noise_fit.distinct_rate(self.pattern))
+        deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), wrong, caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth
