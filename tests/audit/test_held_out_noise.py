@@ -25,6 +25,7 @@ from rofl.audit.held_out_noise import (
 from rofl.audit.noise_estimation import LabelNoise, noise_interval
 from rofl.audit.suspects import average_precision, calibration_error, find_suspects
 from rofl.core import noise
+from rofl.core.held_out_fit import GRID
 from rofl.core.noise_fit import RATES, TEMPERATURES
 from rofl.core.noise_posterior import flat_pattern, noise_pattern
 from tests.naive import held_out as naive
@@ -49,9 +50,13 @@ def test_likelihoods_and_scores_are_those_of_a_loop(seed: int, samples: int, cla
             facts = labels.tolist(), probabilities.tolist(), pattern.tolist()
             expected = naive.likelihood(*facts, temperature, rate)
             assert float(sums.likelihoods[place, other]) == pytest.approx(expected, abs=1e-6)
+    sure = [naive.sure_samples(probabilities.tolist(), temperature) for temperature in TEMPERATURES]
+    assert sums.sure.tolist() == pytest.approx(sure, abs=1e-9)
+    assert sums.is_possible(pattern)
     _, fitted, deviation = sums.fit()
-    assert fitted == pytest.approx(naive.mean_rate(sums.likelihoods.tolist(), list(RATES)), abs=1e-9)
-    assert deviation == pytest.approx(naive.rate_deviation(sums.likelihoods.tolist(), list(RATES)), abs=1e-6)
+    priors = naive.prior(sums.likelihoods.tolist(), sure, list(TEMPERATURES), samples)
+    assert fitted == pytest.approx(naive.mean_rate(sums.likelihoods.tolist(), priors, list(RATES)), abs=1e-9)
+    assert deviation == pytest.approx(naive.rate_deviation(sums.likelihoods.tolist(), priors, list(RATES)), abs=1e-6)
     found = LabelNoise(torch.lerp(torch.eye(classes).double(), pattern, 0.2), 0.0, 1.4)
     matrix = found.matrix.tolist()
     scores = [naive.score(y, row, matrix, 1.4) for y, row in zip(labels.tolist(), probabilities.tolist(), strict=True)]
@@ -65,7 +70,7 @@ def test_sums_of_parts_are_those_of_all_samples() -> None:
     parts = [sum_held_out(labels[part], probabilities[part], pattern) for part in (slice(30), slice(30, 100))]
     whole, both = sum_held_out(labels, probabilities, pattern), parts[0] + parts[1]
     assert both.samples == whole.samples == 100
-    torch.testing.assert_close(both.likelihoods, whole.likelihoods)
+    torch.testing.assert_close(both.table, whole.table)
     found = held_out_noise(whole, pattern)
     scores = [sum_scores(labels[part], probabilities[part], found) for part in (slice(30), slice(30, 100))]
     torch.testing.assert_close((scores[0] + scores[1]).scores, sum_scores(labels, probabilities, found).scores)
@@ -84,9 +89,40 @@ def test_the_rate_is_found_however_sure_the_model_is(rate: float, sharpening: fl
 
 def test_few_samples_of_a_weak_model_say_little() -> None:
     """The posterior mean lies between what is possible."""
-    nothing = HeldOutSums(torch.zeros(len(TEMPERATURES), len(RATES), dtype=torch.float64), 0)
+    nothing = HeldOutSums(torch.zeros(GRID, dtype=torch.float64), 0)
     assert nothing.fit()[1] == pytest.approx(sum(RATES) / len(RATES))
     assert not nothing.suffices
+
+
+def test_two_classes_of_which_no_sample_is_sure_have_wrong_labels() -> None:
+    """A model that learnt "seven of ten" for every sample of a class explains wrong labels as its own doubt.
+
+    Both explanations are equally likely, whatever the number of samples. A model that is sure of some samples is
+    believed, though it doubts others: there, hardly any label is wrong.
+    """
+    source = torch.Generator().manual_seed(3)
+    truth = torch.randint(2, (600,), generator=source)
+    labels = torch.where(torch.rand(600, generator=source) < 0.3, 1 - truth, truth)
+    soft = torch.full((600, 2), 0.3).scatter(1, truth.unsqueeze(1), 0.7)
+    found = sum_held_out(labels, soft, flat_pattern(2))
+    profile = found.likelihoods.amax(dim=0)
+    assert float(profile.max() - profile[0]) < 1  # of rate 0: the two are about equally likely
+    rate, deviation = found.fit()[1:]
+    assert rate == pytest.approx(0.25, abs=0.05)
+    assert rate - deviation > 0.1
+    too_sure = torch.full((600, 2), 0.001).scatter(1, truth.unsqueeze(1), 0.999)  # an overconfident model
+    assert sum_held_out(labels, too_sure, flat_pattern(2)).fit()[1] == pytest.approx(0.15, abs=0.05)  # open
+    _, clear, probabilities = draw(3, 600, 2, 4.0, 0.0)
+    assert sum_held_out(clear, probabilities, flat_pattern(2)).fit()[1] < 0.05
+
+
+def test_the_sure_samples_of_others_are_counted_like_ones_own() -> None:
+    _, labels, probabilities = draw(0, 100, 3, 4.0, 0.1)
+    sums = sum_held_out(labels, probabilities, flat_pattern(3))
+    for change in (torch.full((len(TEMPERATURES),), 101.0), torch.linspace(0, 50, len(TEMPERATURES))):
+        table = sums.table.clone()
+        table[:, -1] = change  # more than all, or more of them sure at a higher temperature
+        assert not HeldOutSums(table, 100).is_possible(flat_pattern(3))
 
 
 def test_bounds_are_wider_where_few_samples_are_held_out() -> None:

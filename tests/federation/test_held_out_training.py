@@ -103,11 +103,17 @@ def _rate(record: rofl.RoundRecord) -> float | None:
 # --- what a site sends, and what is refused ---
 
 
-def evaluation(likelihoods: torch.Tensor | None = None) -> SiteEvaluation:
+def evaluation(table: torch.Tensor | None = None) -> SiteEvaluation:
     probabilities = torch.full((len(LABELS), 3), 0.1).scatter(1, LABELS.unsqueeze(1), 0.8)
     sums = sum_held_out(LABELS, probabilities, flat_pattern(3))
     counts = HeldOut(predicted=[4, 3, 3], labelled=[4, 3, 3], agreed=10)
-    return SiteEvaluation(10, 10, counts, sums if likelihoods is None else HeldOutSums(likelihoods, 10))
+    return SiteEvaluation(10, 10, counts, sums if table is None else HeldOutSums(table, 10))
+
+
+def evaluation_table(sure: float) -> torch.Tensor:
+    sent = evaluation().noise
+    assert sent is not None
+    return torch.cat([sent.likelihoods, torch.full((GRID[0], 1), sure)], dim=1)
 
 
 def test_what_a_site_sends_arrives_as_it_was() -> None:
@@ -115,18 +121,23 @@ def test_what_a_site_sends_arrives_as_it_was() -> None:
     found = SiteEvaluation.decode(sent.encode(), 3, flat_pattern(3))
     assert sent.noise is not None
     assert found.noise is not None
-    torch.testing.assert_close(found.noise.likelihoods, sent.noise.likelihoods, atol=1e-9, rtol=0)
+    torch.testing.assert_close(found.noise.table, sent.noise.table, atol=1e-9, rtol=0)
     assert found.noise.samples == 10
 
 
 @pytest.mark.parametrize(
-    "likelihoods",
-    [torch.full(GRID, 0.5), torch.full(GRID, -1e6), torch.zeros(GRID).index_fill(1, torch.tensor([8]), -40.0)],
-    ids=["above 0", "below all", "one rate alone"],
+    "table",
+    [
+        torch.full(GRID, 0.5),
+        torch.full(GRID, -1e6),
+        torch.zeros(GRID).index_fill(1, torch.tensor([8]), -40.0),
+        evaluation_table(sure=11.0),
+    ],
+    ids=["above 0", "below all", "one rate alone", "more sure samples than samples"],
 )
-def test_likelihoods_that_no_labels_can_have_are_refused(likelihoods: torch.Tensor) -> None:
+def test_likelihoods_that_no_labels_can_have_are_refused(table: torch.Tensor) -> None:
     with pytest.raises(ValueError, match="its likelihoods are impossible for 10 labels"):
-        SiteEvaluation.decode(evaluation(likelihoods.double()).encode(), 3, flat_pattern(3))
+        SiteEvaluation.decode(evaluation(table.double()).encode(), 3, flat_pattern(3))
 
 
 def test_an_answer_without_likelihoods_is_refused() -> None:
@@ -138,7 +149,7 @@ def test_likelihoods_stay_where_the_policy_lets_no_evaluation_leave() -> None:
     closed = SiteGate(SitePolicy(send_evaluation=False), own_data=True).evaluation(evaluation())
     sent = SiteEvaluation.decode(closed.encode(), 3, flat_pattern(3))
     assert sent.noise is not None
-    assert (sent.noise.samples, float(sent.noise.likelihoods.abs().sum())) == (0, 0.0)
+    assert (sent.noise.samples, float(sent.noise.table.abs().sum())) == (0, 0.0)
     together = pooled_counts([sent, evaluation()])
     assert together is not None
     assert together.noise_rate is None  # ten samples are too few

@@ -276,7 +276,7 @@ def test_where_no_site_sends_scores_they_are_not_calibrated(with_held_out: Path,
 
 def test_held_out_sums_stay_where_the_policy_does_not_let_evaluations_leave(tmp_path: Path) -> None:
     gate = SiteGate(SitePolicy(min_samples_per_evaluation=30), own_data=True, log=EventLog(tmp_path / "log"))
-    few, enough = (HeldOutSums(torch.full((13, 17), -1.0).double(), count) for count in (29, 30))
+    few, enough = (HeldOutSums(torch.full((13, 18), -1.0).double(), count) for count in (29, 30))
     assert gate.sure(SureSums(5, 1), few, 50)[1].samples == 0
     assert gate.sure(SureSums(5, 1), enough, 50) == (SureSums(5, 1), enough)
     assert read_log(tmp_path / "log")[-1].facts["samples"] == 29
@@ -339,7 +339,7 @@ def first_pass(samples: Any = 6, doubt: Any = 1.5, table: torch.Tensor = TABLE) 
 
 
 def second_pass(sure: SureSums = SureSums(2, 1), held_out: float = 0.0, samples: int = 3) -> RecordDict:  # noqa: B008
-    return encode_sure(sure, HeldOutSums(torch.full((13, 17), held_out).double(), samples))
+    return encode_sure(sure, HeldOutSums(torch.full((13, 18), held_out).double(), samples))
 
 
 BAD_PREDICTIONS = {
@@ -371,7 +371,7 @@ BAD_SURE = {
     "likelihoods below all": (second_pass(held_out=-100.0), "its likelihoods are impossible for 3 labels"),
     "likelihoods of others": (second_pass(held_out=-10.0), "its likelihoods are impossible for 3 labels"),
     "another grid": (
-        encode_sure(SureSums(2, 1), HeldOutSums(torch.zeros(17, 13).double(), 3)),
+        encode_sure(SureSums(2, 1), HeldOutSums(torch.zeros(18, 13).double(), 3)),
         "it has no likelihoods",
     ),
 }
@@ -618,19 +618,19 @@ def test_the_sums_outlive_the_coordinator_and_are_checked(tmp_path: Path) -> Non
     path = tmp_path / "farewells.json"
     FinalReports(path).add_predictions(PredictionSums(TABLE, 1.25), [0, 2])
     held_out = sum_held_out(torch.tensor([0, 1, 1]), torch.tensor([[0.75, 0.25]] * 3), flat_pattern(2))
-    rounded = (held_out.likelihoods * 2**32).round() / 2**32
+    rounded = (held_out.table * 2**32).round() / 2**32
     FinalReports(path).add_sure(SureSums(4, 1), held_out)
     FinalReports(path).add_scores(ScoreSums(torch.tensor(DISCOUNTS), 6))
     found = FinalReports(path)
     assert found.held_out is not None
     assert found.scores is not None
-    assert (found.held_out.likelihoods.tolist(), found.held_out.samples) == (rounded.tolist(), 3)
+    assert (found.held_out.table.tolist(), found.held_out.samples) == (rounded.tolist(), 3)
     assert (found.scores.scores.tolist(), found.scores.samples) == (list(DISCOUNTS), 6)
     assert found.predictions is not None
     assert (found.predictions.counts.tolist(), found.predictions.doubt) == (TABLE.tolist(), 1.25)
     assert (found.counted, found.sure) == ({0, 2}, SureSums(4, 1))
     facts = json.loads(path.read_text())
-    none = {"samples": 3, "likelihoods": [[1.0]]}
+    none = {"samples": 3, "table": [[1.0]]}
     wrong = (("doubt", -1.0), ("sure", [70, 1]), ("predictions", [[1, 2]]), ("counted", 7), ("held_out", none))
     for name, value in (*wrong, ("scores", {"samples": 1, "sums": [2.0]})):
         path.write_text(json.dumps({**facts, "noise": {**facts["noise"], name: value}}))

@@ -20,17 +20,40 @@ def likelihood(labels: list[int], probabilities: Matrix, pattern: Matrix, temper
     return total
 
 
-def mean_rate(likelihoods: Matrix, rates: list[float]) -> float:
-    """The posterior mean of the rate, with all cells of the grid equally probable before."""
+def sure_samples(probabilities: Matrix, temperature: float) -> float:
+    """How many samples have a class that is nearly certain: none at 0.9, half a sample at 0.95, a whole one at 1."""
+    return sum(max(0.0, 10 * (max(soften(row, temperature)) - 0.9)) for row in probabilities)
+
+
+def prior(likelihoods: Matrix, sure: Vector, temperatures: Vector, samples: int) -> Vector:
+    """How probable each temperature is before: exp(-5) if no sample is sure, 1 if one in ten is.
+
+    In between it changes steadily. It is nearer to 1 with fewer than a hundred samples, or if the best explanation is
+    less than exp(10) times as likely as that of the highest temperature. A temperature above 2 is as probable as 2.
+    """
+    learnt = max(max(row) for row in likelihoods) - likelihoods[-1][0]
+    weight = 5 * min(samples / 100, max(0.0, learnt) / 10, 1)
+    found = []
+    for own in temperatures:
+        place = list(temperatures).index(min(own, 2.0))
+        found.append(math.exp(-weight * max(0.0, 1 - 10 * sure[place] / samples)))
+    return found
+
+
+def mean_rate(likelihoods: Matrix, priors: Vector, rates: list[float]) -> float:
+    """The posterior mean of the rate, with a prior of the temperatures."""
     best = max(max(row) for row in likelihoods)
-    weights = [sum(math.exp(row[place] - best) for row in likelihoods) for place in range(len(rates))]
+    weights = [
+        sum(before * math.exp(row[place] - best) for before, row in zip(priors, likelihoods, strict=True))
+        for place in range(len(rates))
+    ]
     return sum(weight * rate for weight, rate in zip(weights, rates, strict=True)) / sum(weights)
 
 
-def rate_deviation(likelihoods: Matrix, rates: list[float]) -> float:
+def rate_deviation(likelihoods: Matrix, priors: Vector, rates: list[float]) -> float:
     """The posterior standard deviation of the rate: the root of the mean square less the square of the mean."""
-    squares = mean_rate(likelihoods, [rate**2 for rate in rates])
-    return math.sqrt(max(0.0, squares - mean_rate(likelihoods, rates) ** 2))
+    squares = mean_rate(likelihoods, priors, [rate**2 for rate in rates])
+    return math.sqrt(max(0.0, squares - mean_rate(likelihoods, priors, rates) ** 2))
 
 
 def score(label: int, probabilities: Vector, matrix: Matrix, temperature: float) -> float:

@@ -118,8 +118,8 @@ class FinalReports:
         if facts["sure"] is not None and self.predictions is not None:
             sure, held_out = SureSums(*(int(each) for each in facts["sure"])), no_held_out()
             if facts.get("held_out") is not None:  # none in files of protocol 6
-                likelihoods = torch.tensor(facts["held_out"]["likelihoods"], dtype=torch.float64)
-                held_out = HeldOutSums(likelihoods, int(facts["held_out"]["samples"]))
+                table = torch.tensor(facts["held_out"]["table"], dtype=torch.float64)
+                held_out = HeldOutSums(table, int(facts["held_out"]["samples"]))
             most = max(self.predictions.samples, held_out.samples)
             pattern = noise_pattern(self.predictions.counts)
             self.sure, held_out = decode_sure(encode_sure(sure, held_out), most, pattern)
@@ -149,7 +149,7 @@ class FinalReports:
 
 
 def _held_out_facts(sums: HeldOutSums) -> Mapping[str, object]:
-    return {"samples": sums.samples, "likelihoods": sums.likelihoods.tolist()}
+    return {"samples": sums.samples, "table": sums.table.tolist()}
 
 
 def _score_facts(sums: ScoreSums) -> Mapping[str, object]:

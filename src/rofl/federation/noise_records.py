@@ -22,7 +22,6 @@ from rofl.audit.score_bounds import scores_are_possible
 from rofl.core import noise_fit
 from rofl.core.fixed_point import NUMBER_BITS
 from rofl.core.held_out_fit import GRID, HeldOutSums
-from rofl.core.likelihood_bounds import are_possible
 from rofl.core.noise_posterior import is_pattern
 from rofl.federation.protocol import get_sums, put_sums
 from rofl.federation.tensor_records import (
@@ -78,7 +77,7 @@ def encode_sure(sums: SureSums, held_out: HeldOutSums) -> RecordDict:
     Rounds likelihoods to whole fixed-point steps, so that their sum over sites is exact.
     """
     counts = {"sure": sums.samples, "disagreements": sums.disagreements, "held out": held_out.samples}
-    return put_tensors(put_sums(RecordDict(), counts), tables={"likelihoods": to_steps(held_out.likelihoods)})
+    return put_tensors(put_sums(RecordDict(), counts), tables={"likelihoods": to_steps(held_out.table)})
 
 
 def decode_sure(content: RecordDict, declared: int, pattern: Tensor) -> tuple[SureSums, HeldOutSums]:
@@ -99,10 +98,10 @@ def decode_sure(content: RecordDict, declared: int, pattern: Tensor) -> tuple[Su
     held_out = decode_count(sums, "held out")
     if held_out > declared:
         raise ValueError(f"it holds out {held_out} samples, and {declared} were declared")
-    likelihoods = _get_steps(content, "likelihoods", GRID)
-    if not are_possible(likelihoods, held_out, pattern):
+    found = HeldOutSums(_get_steps(content, "likelihoods", GRID), held_out)
+    if not found.is_possible(pattern):
         raise ValueError(f"its likelihoods are impossible for {held_out} labels")
-    return SureSums(sure, disagreements), HeldOutSums(likelihoods, held_out)
+    return SureSums(sure, disagreements), found
 
 
 def no_held_out() -> HeldOutSums:

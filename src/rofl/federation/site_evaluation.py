@@ -11,7 +11,6 @@ from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
 from rofl.core.held_out_fit import GRID, HeldOutSums
-from rofl.core.likelihood_bounds import are_possible
 from rofl.federation.protocol import get_sums, put_sums
 from rofl.federation.tensor_records import (
     decode_class_counts,
@@ -72,7 +71,7 @@ class SiteEvaluation:
         content = put_sums(content, {**sums, "agreed": self.held_out.agreed})
         tensors = {name: torch.tensor(counts) for name, counts in tables.items()}
         if self.noise is not None:
-            tensors["likelihoods"] = to_steps(self.noise.likelihoods)
+            tensors["likelihoods"] = to_steps(self.noise.table)
         return put_tensors(content, tables=tensors)
 
     @classmethod
@@ -101,7 +100,7 @@ class SiteEvaluation:
         counts, noise = HeldOut(predicted=predicted, labelled=labelled, agreed=agreed), None
         if pattern is not None:
             noise = HeldOutSums(from_steps(tables, "likelihoods", GRID), counts.samples)
-            if not are_possible(noise.likelihoods, noise.samples, pattern):
+            if not noise.is_possible(pattern):
                 raise ValueError(f"its likelihoods are impossible for {noise.samples} labels")
         return cls(right, tested, counts, noise, objects)
 
