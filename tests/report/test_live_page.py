@@ -14,6 +14,7 @@ from rofl.report.live.web_server import open_live_page
 from rofl.training.guard import GuardEvent
 from rofl.training.run_files import exclusive
 from tests.federation.people import TINY, People, sets, until
+from tests.flow.tiny import tiny
 from tests.report.browser import browser
 from tests.report.synthetic import make
 from tests.report.test_live import TOKEN, add, begin
@@ -89,6 +90,21 @@ def test_a_run_is_shown_as_it_goes_on(opened: Any, tmp_path: Path) -> None:
         says(page, "#noise", "66.7 %")
         says(page, "#sites", "Northfield")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 23)"
+
+
+def test_a_site_says_what_only_the_coordinator_knows_during_the_run(opened: Any, tmp_path: Path) -> None:
+    event_log = pytest.importorskip("rofl.federation.event_log", reason="Flower is not installed")
+    log = event_log.EventLog(tmp_path / "site" / event_log.LOG_FILE)
+    log.write("joined", server="localhost:9443", name="north")
+    log.write("agreed", settings=tiny(rounds=3, method="rofl-plus").toml())
+    log.write("asked", kind="train", round=1)
+    log.write("asked", kind="train", round=2)
+    live = open_live_page(tmp_path / "site", PageAccess("127.0.0.1", TOKEN), 0)
+    with live.in_background(), exclusive(tmp_path / "site", "test"), looking(opened, live.url, **PHONE) as page:
+        says(page, "#round", "1 of 3")
+        says(page, "#sentence", "Round 2 of 3 is under way.")
+        says(page, "#facts", "rofl-plus")
+        assert page.inner_text("#noise-note") == page.inner_text("#best") == "shown after the last round"
 
 
 def test_without_the_token_nothing_is_shown(opened: Any, tmp_path: Path) -> None:
