@@ -1,7 +1,8 @@
 """The live view in a real browser, while a run goes on: a quick one, a real run, and a real federation."""
 
 import re
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_a_real_federation_is_shown_and_logged(opened: Any, tmp_path: Path) -> N
     address = f"127.0.0.1:{free_port()}"
     with People(tmp_path) as people:
         where = ("--insecure", "--address", address, "--out", "run", "--dashboard", "--dashboard-port", "0")
-        options = (*sets({**TINY, "rounds": 8}), "--log", "tensorboard")
+        options = (*sets({**TINY, "rounds": 8}), "--log", "tensorboard", "--log", "mlflow")
         coordinator = people.rofl("serve", "serve", "--preset", "digits", *options, *where)
         coordinator.wait_for("Live view: ")
         url = re.search(r"http://127\.0\.0\.1:\d+/", coordinator.said())[0]
@@ -181,4 +182,8 @@ def test_a_real_federation_is_shown_and_logged(opened: Any, tmp_path: Path) -> N
             assert watching.code(20) == 0
         assert coordinator.code() == 0, coordinator.said()
         assert list((tmp_path / "run" / "tensorboard").iterdir())
+        assert (tmp_path / "run" / "mlflow.json").is_file()
+        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as store:
+            logged = store.execute("select step from metrics where key = 'accuracy/test' order by step").fetchall()
+        assert [step for (step,) in logged] == list(range(1, 9))
         until(lambda: (tmp_path / "run" / "report.html").is_file(), "the page", 30)
