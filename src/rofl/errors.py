@@ -33,7 +33,8 @@ def one_line(text: str) -> str:
     'cat\\x1b[2J'
     """
     shortened = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in shortened)
+    plain = shortened.replace("\N{NO-BREAK SPACE}", " ")  # as our own numbers have before a unit
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in plain)
 
 
 def unknown(what: str, name: str, names: Iterable[str], where: str = "") -> UserError:

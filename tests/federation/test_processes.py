@@ -254,3 +254,26 @@ def test_programs_of_the_coordinator_may_be_killed_and_a_site_may_stay_away(peop
     coordinator = people.rofl("serve-again", "serve", "--resume", "run")
     people.wait_for_round(finished + 1)
     assert [entry["round"] for entry in people.history()] == list(range(1, len(people.history()) + 1))
+
+
+@pytest.mark.slow
+def test_sites_add_the_noise_of_privacy_and_the_run_states_epsilon(people: People, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    where = ("--insecure", "--address", address, "--out", "run")
+    coordinator = people.rofl(
+        "serve", "serve", "--preset", "digits", "--dp", "2.0", *sets({**TINY, "rounds": 2}), *where
+    )
+    sites = [
+        people.rofl(f"site-{client}", "join", "--server", address, "--insecure", "--client", str(client), *out)
+        for client, out in enumerate((("--out", "at-0"), ("--out", "at-1")))
+    ]
+    assert [coordinator.code(), *(site.code() for site in sites)] == [0, 0, 0], coordinator.said()
+    summary = people.summary()
+    assert (summary["privacy"]["clip"], summary["privacy"]["noise"]) == (1.0, 2.0)
+    assert 0 < summary["privacy"]["epsilon"] < 20
+    assert "Differential privacy: " in sites[0].said()
+    assert summary["digest"] != local_digest(tmp_path, rounds=2)
+    card = (
+        rofl.export_model(tmp_path / "run", "safetensors", tmp_path / "exported").folder / "model-card.md"
+    ).read_text()
+    assert "epsilon" in card

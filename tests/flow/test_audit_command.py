@@ -191,6 +191,8 @@ def test_what_is_printed_is_what_was_found(first: Path, audit: Any) -> None:
     assert "by people" not in out
     assert err == "Each client's own list: run/suspects"
     assert "most suspicious" not in audit("run", "--show", "0")[0]
+    every = audit("run", "--show", "300")[0].partition("most suspicious")[2]
+    assert every.count("\n│") == sum(row.flagged for row in rows)  # the others' suggestion is the given label
 
 
 def test_many_clients_are_counted_though_not_listed(audit: Any) -> None:

@@ -64,6 +64,12 @@ def hf_texts(folder: Path) -> tuple[Path, Any]:
     return folder / "hf", texts[:4]
 
 
+def hf_text_object(folder: Path) -> tuple[Any, Any]:
+    datasets = pytest.importorskip("datasets", reason="needs datasets")
+    path, texts = hf_texts(folder)
+    return datasets.load_from_disk(path), texts
+
+
 def tall_16_bit_files(folder: Path) -> tuple[Path, Any]:
     for place, picture in enumerate(pictures(bits=16)):
         place_of = folder / "photos" / LABELS[place]
@@ -108,6 +114,7 @@ FORMS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "frame of texts": frame_of_texts,
     "images of Hugging Face on disk": hf_images,
     "texts of Hugging Face on disk": hf_texts,
+    "texts of Hugging Face as an object": hf_text_object,
     "files of 16 bits in several sizes": tall_16_bit_files,
     "DICOM": dicom_files,
 }

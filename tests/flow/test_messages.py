@@ -17,6 +17,7 @@ from rofl.config.schema import all_keys
 from rofl.federation.issue_credentials import make_credentials
 from rofl.training.audit_files import AuditFiles
 from rofl.training.records import RoundRecord
+from rofl.training.run_dir import RunDir
 from tests.flow.called import Done, rofl
 from tests.flow.tiny import tiny
 
@@ -168,6 +169,16 @@ def test_the_time_left_is_told_once_the_pace_is_known(
         _, one, two = capsys.readouterr().err.splitlines()
         assert one.endswith(f"round 1/40, accuracy 50.0 %{told}")
         assert two.endswith("round 2/40, accuracy 50.0 %, about 19 s left")
+
+
+def test_a_client_that_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listener, record = progress.ProgressListener(), RoundRecord(round=1, dropped={"1": "it raised", "2": "it raised"})
+    RunDir(tmp_path).write_client_names(["north", "south\x1b[2J"])
+    listener.begin(tiny(rounds=4), tmp_path)
+    listener(tiny(rounds=4), record)
+    _, south, other, _ = capsys.readouterr().err.splitlines()
+    assert south == r"warning: south\x1b[2J was left out of round 1: it raised"
+    assert other == "warning: client 2 was left out of round 1: it raised"
 
 
 def summary_rows(run: package.Run, **changes: object) -> list[tuple[str, str]]:

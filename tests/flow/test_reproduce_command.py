@@ -57,7 +57,7 @@ def test_a_plan_says_what_it_would_cost_and_runs_nothing(called, tmp_path, argum
     code, out, err = called(*arguments, "--plan")
     assert code == 0
     assert f"{arguments[0]} at scale tiny: {runs} runs, 0 finished already; about " in err
-    assert re.search(r"to go on the \d+ cores of this machine\.$", err)
+    assert re.search(r"; about ([\d.]+ (h|min|s) ?)+ to go on the \d+ cores of this machine\.$", err)
     assert out == ""
     assert list(tmp_path.iterdir()) == []
 

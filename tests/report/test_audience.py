@@ -142,6 +142,18 @@ def test_the_coordinators_page_is_named_after_the_run_with_true_facts(tmp_path):
     folder.write_summary(folder.read_summary().model_copy(update={"sites": known}))
     page = Page(made.write(server=True).read_text()).text
     assert "lungs-2026 Sites Northfield, Southgate, Westbury Sites per round 3 Rounds" in page
-    assert "Noise not known Samples shared out by client, as in the data" in page
+    assert "Noise not known Partition by client, as in the data" in page
     assert "accuracy on held-out labels as given" in page
     assert "own with" not in page
+
+
+def test_the_page_of_a_site_does_not_call_it_a_federation_of_one(tmp_path):
+    made = make(tmp_path / "run")
+    folder = RunDir(made.folder)
+    experiment = folder.read_experiment()
+    spec = experiment.data.model_copy(update={"name": "own", "path": "/scans", "client_name": "Northfield"})
+    folder.write_experiment(experiment.model_copy(update={"data": spec, "clients": 1, "cohort": 1}))
+    page = Page(made.write().read_text()).text
+    assert "Site Northfield Rounds 40 Noise" in page
+    assert "per round 1" not in page
+    assert "Partition" not in page

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -75,6 +76,7 @@ def test_a_run_is_seen_to_go_on_stop_and_end(tmp_path: Path) -> None:
         assert [(site.name, site.failed) for site in seen.sites] == [("client 0", False), ("client 2", True)]
         assert [each.text for each in seen.warnings] == ["client 2 was left out: it raised", "Class 3 is gone."]
         run_dir.write_client_names(["Northfield", "South\n<b>", "West"])
+        assert RunWatcher(run_dir.path)._look().warnings[0].text == "West was left out: it raised"
         assert [site.name for site in watcher._look().sites] == ["Northfield", "West"]
         (run_dir.path / "clients.json").write_text('{"0": 1}')
         assert watcher._look().sites[0].name == "client 0"
@@ -196,6 +198,7 @@ def test_sites_are_as_the_log_of_the_coordinator_tells(tmp_path: Path) -> None:
     log.write("asked", kind="train", site="north", round=2, masked=False)
     log.write("asked", kind="train", site="south", round=2, masked=False)
     log.write("received", kind="train", site="north", bytes=2000)
+    log.write("received", kind="train", site="north", bytes=0)
     log.write("failed", kind="train", site="south", reason="it did not answer")
     log.write("round", round=2, left_out={"south": "it did not answer"})
     append_text(tmp_path / LOG_FILE, "7\n")
@@ -206,11 +209,66 @@ def test_sites_are_as_the_log_of_the_coordinator_tells(tmp_path: Path) -> None:
         ("south", 80, "failed: it did not answer", True),
     ]
     assert (events.round, events.damaged, events.is_site, events.agreed) == (2, 1, False, True)
-    assert [event.text for event in events.events][:3] == [
+    assert [event.text for event in events.events][:4] == [
         "round 2 is done, without south",
         "south failed: it did not answer",
+        "north has answered: training",
         "north has answered: training, 2000 bytes",
     ]
+
+
+def test_every_event_of_a_log_is_told_in_words(tmp_path: Path) -> None:
+    lines = {
+        "the model of round 3 is much worse than the local models of north, south": {
+            "event": "objections", "round": 3, "sites": ["north", "south"], "voters": 3,
+        },
+        "Round 4 is undone.": {"event": "rolled back", "round": 4, "message": "Round 4 is undone."},
+        "Round 5 is tried without north.": {"event": "set aside", "message": "Round 5 is tried without north."},
+        "north is set aside until it answers: it was late": {"event": "set aside", "site": "north", "round": 5},
+        "north, south were asked: confirming the end": {
+            "event": "asked", "kind": "query.confirm", "sites": ["north", "south"],
+        },
+        "north has a new key.": {"event": "keys", "change": "north has a new key."},
+        "the coordinator has all counts": {"event": "confirmed"},
+        "label noise is estimated from this site's labels alone: two sites": {"event": "alone", "reason": "two sites"},
+        "something new": {"event": "something new"},
+    }  # fmt: skip
+    (tmp_path / LOG_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines.values()))
+    events = SiteEvents(tmp_path / LOG_FILE)
+    events.update()
+    assert [event.text for event in reversed(events.events)] == list(lines)
+
+
+def test_a_site_shows_what_it_knows_during_the_run(tmp_path: Path) -> None:
+    event_log = pytest.importorskip("rofl.federation.event_log", reason="Flower is not installed")
+    log = event_log.EventLog(tmp_path / LOG_FILE)
+    watcher = RunWatcher(tmp_path)
+    with exclusive(tmp_path, "test"):
+        log.write("joined", server="localhost:9443", name="north")
+        assert watcher._look().sentence == "Waiting for the coordinator."
+        log.write("asked", kind="describe", round=0)
+        log.write("asked", kind="train", round=1)
+        log.write("agreed", settings=tiny(rounds=3, method="plain").toml())
+        seen = watcher._look()
+        assert (seen.round, seen.rounds, seen.sentence) == (0, 3, "Round 1 of 3 is under way.")
+        assert (seen.facts["Method"], seen.seconds_left) == ("plain", None)
+        for kind in ("sent", "unmask", "evaluate"):
+            log.write("asked" if kind != "sent" else kind, kind=kind.replace("sent", "train"), round=1)
+        assert watcher._look().round == 0  # other sites may still be at work
+        with (tmp_path / LOG_FILE).open("a") as file:  # a minute later
+            time = datetime.now(UTC) + timedelta(minutes=1)
+            file.write(json.dumps({"event": "asked", "kind": "train", "round": 2, "time": time.isoformat()}) + "\n")
+        seen = watcher._look()
+        assert (seen.round, seen.sentence) == (1, "Round 2 of 3 is under way.")
+        assert seen.seconds_left == pytest.approx(120, abs=10)
+        with (tmp_path / LOG_FILE).open("a") as file:
+            file.write(json.dumps({"event": "asked", "kind": "noise", "round": 3}) + "\n")
+        assert watcher._look().sentence == "All rounds are done; the labels are being judged."
+    spec = tiny().data.model_copy(update={"name": "own", "path": "/scans", "client_name": "north"})
+    RunDir(tmp_path).write_experiment(tiny(rounds=3).model_copy(update={"data": spec, "clients": 1, "cohort": 1}))
+    facts = watcher._look().facts
+    assert (facts["Site"], facts["Data"]) == ("north", "scans")
+    assert "Clients" not in facts
 
 
 # --- who may see it ---

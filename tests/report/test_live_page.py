@@ -1,7 +1,8 @@
 """The live view in a real browser, while a run goes on: a quick one, a real run, and a real federation."""
 
 import re
-from contextlib import contextmanager
+import sqlite3
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rofl.report.live.web_server import open_live_page
 from rofl.training.guard import GuardEvent
 from rofl.training.run_files import exclusive
 from tests.federation.people import TINY, People, sets, until
+from tests.flow.tiny import tiny
 from tests.report.browser import browser
 from tests.report.synthetic import make
 from tests.report.test_live import TOKEN, add, begin
@@ -91,6 +93,21 @@ def test_a_run_is_shown_as_it_goes_on(opened: Any, tmp_path: Path) -> None:
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 23)"
 
 
+def test_a_site_says_what_only_the_coordinator_knows_during_the_run(opened: Any, tmp_path: Path) -> None:
+    event_log = pytest.importorskip("rofl.federation.event_log", reason="Flower is not installed")
+    log = event_log.EventLog(tmp_path / "site" / event_log.LOG_FILE)
+    log.write("joined", server="localhost:9443", name="north")
+    log.write("agreed", settings=tiny(rounds=3, method="rofl-plus").toml())
+    log.write("asked", kind="train", round=1)
+    log.write("asked", kind="train", round=2)
+    live = open_live_page(tmp_path / "site", PageAccess("127.0.0.1", TOKEN), 0)
+    with live.in_background(), exclusive(tmp_path / "site", "test"), looking(opened, live.url, **PHONE) as page:
+        says(page, "#round", "1 of 3")
+        says(page, "#sentence", "Round 2 of 3 is under way.")
+        says(page, "#facts", "rofl-plus")
+        assert page.inner_text("#noise-note") == page.inner_text("#best") == "shown after the last round"
+
+
 def test_without_the_token_nothing_is_shown(opened: Any, tmp_path: Path) -> None:
     run_dir = begin(tmp_path / "my-run")
     live = open_live_page(run_dir.path, PageAccess("0.0.0.0", TOKEN), 0)
@@ -143,7 +160,7 @@ def test_a_real_federation_is_shown_and_logged(opened: Any, tmp_path: Path) -> N
     address = f"127.0.0.1:{free_port()}"
     with People(tmp_path) as people:
         where = ("--insecure", "--address", address, "--out", "run", "--dashboard", "--dashboard-port", "0")
-        options = (*sets({**TINY, "rounds": 8}), "--log", "tensorboard")
+        options = (*sets({**TINY, "rounds": 8}), "--log", "tensorboard", "--log", "mlflow")
         coordinator = people.rofl("serve", "serve", "--preset", "digits", *options, *where)
         coordinator.wait_for("Live view: ")
         url = re.search(r"http://127\.0\.0\.1:\d+/", coordinator.said())[0]
@@ -165,4 +182,8 @@ def test_a_real_federation_is_shown_and_logged(opened: Any, tmp_path: Path) -> N
             assert watching.code(20) == 0
         assert coordinator.code() == 0, coordinator.said()
         assert list((tmp_path / "run" / "tensorboard").iterdir())
+        assert (tmp_path / "run" / "mlflow.json").is_file()
+        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as store:
+            logged = store.execute("select step from metrics where key = 'accuracy/test' order by step").fetchall()
+        assert [step for (step,) in logged] == list(range(1, 9))
         until(lambda: (tmp_path / "run" / "report.html").is_file(), "the page", 30)

@@ -186,7 +186,7 @@ def test_a_run_of_0_1_gives_a_page(tmp_path, written):
     assert "format" not in summary
     for text in (
         "digits with 40 % wrong labels",
-        f"{summary['test_accuracy']:.1f} % test accuracy, mean of the last 4 rounds",
+        f"{summary['test_accuracy']:.1f} % test accuracy, mean of all 4 rounds",
         f"Sent up {summary['bytes_up'] / 1e3:.1f} kB",
         f"Centroids' share {100 * summary['centroid_share']:.1f} %",
         f"Suspect recall {100 * summary['audit']['recall']:.1f} %",
@@ -292,7 +292,7 @@ def test_warnings_stand_on_the_page_and_only_where_there_are_some(runs, copied, 
     assert f"Gone: {HOSTILE}." in page.text
     line = "71.2 % test accuracy of the saved model, that of round 3, the best by held-out labels"
     assert line in page.text
-    assert f"{runs['rofl'].summary.test_accuracy:.1f} % is the mean of the last 4 rounds" in page.text
+    assert f"{runs['rofl'].summary.test_accuracy:.1f} % is the mean of all 4 rounds" in page.text
     assert "71.2 % by the saved model, of round 3" in written(folder, runs["plain"].folder).text  # means are compared
     spoil_summary(folder, warnings=[], selected="last", stopped="Stopped after 3 of 4 rounds.", rounds_run=3)
     page = written(folder)

@@ -91,7 +91,7 @@ def test_samples_of_ones_own_are_audited_and_a_resume_asks_for_them_again(tmp_pa
     found = RunDir(tmp_path / "run").read_experiment()
     assert (found.data.name, found.data.partition, found.clients) == ("memory", "natural", 3)
     assert (found.noise.ratio, found.method["tau"]) == (0.0, "auto")
-    with pytest.raises(UserError, match="came from Python"):
+    with pytest.raises(UserError, match=r"came from Python.* rofl.audit\(RUN, data=...\) in Python"):
         rofl.resume(tmp_path / "run", workers=0)
     with pytest.raises(UserError, match="not the samples"):
         rofl.resume(tmp_path / "run", workers=0, data={**samples(), "labels": np.arange(90) % 2})

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
@@ -172,6 +173,20 @@ def test_it_is_a_part_of_scikit_learn(blobs: Any) -> None:
     third = pickle.loads(pickle.dumps(first))  # noqa: TID251  # as scikit-learn's users do, with what they made themselves
     assert np.array_equal(third.predict(rows), first.predict(rows))
     assert make_pipeline(StandardScaler(), small(rounds=2)).fit(rows, given).predict(rows).shape == (160,)
+
+
+def test_grid_search_and_cross_validation_choose_a_method_and_a_setting(blobs: Any) -> None:
+    rows, _, truth = blobs
+    steps = make_pipeline(StandardScaler(), small())
+    useless = {**FAST, "method.lr": 1e-9}
+    grid = {"federatedclassifier__method": ["plain", "rofl-plus"], "federatedclassifier__settings": [useless, FAST]}
+    search = GridSearchCV(steps, grid, cv=2).fit(rows, truth)
+    assert search.best_params_["federatedclassifier__settings"] == FAST
+    assert search.best_estimator_[-1].run_.experiment.method_name == search.best_params_["federatedclassifier__method"]
+    assert search.score(rows, truth) > 0.9
+    scores = cross_val_score(small(rounds=8), rows, truth, cv=2)
+    assert scores.shape == (2,)
+    assert scores.min() > 0.8
 
 
 def test_mistakes_are_value_errors(blobs: Any) -> None:

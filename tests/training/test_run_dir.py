@@ -341,6 +341,16 @@ def test_an_atomic_write_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(UserError, match=r"cannot be written \(no space"):
             atomic.atomic_write(path, "new" * 1000)
     assert path.read_text() == "old"
+
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            atomic.atomic_write(path, "new")
+    assert [each.name for each in path.parent.iterdir()] == ["file.txt"]
+    assert path.read_text() == "old"
     atomic.atomic_write(path, b"new")
     assert path.read_bytes() == b"new"
     assert [each.name for each in path.parent.iterdir()] == ["file.txt"]

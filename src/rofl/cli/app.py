@@ -49,11 +49,14 @@ class _Group(TyperGroup):
 
 
 class _Commands(_Group):
-    """All commands; for a setting used as an option, such as --rounds, it suggests --set."""
+    """All commands; for a setting used as an option, such as --rounds, it suggests --set. Ctrl-C is confirmed."""
 
     def invoke(self, ctx: Context) -> object:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:  # typer would end without a word
+            print_message("Stopped.")
+            raise typer.Exit(130) from None
         except NoSuchOption as error:
             takes_settings = error.ctx is not None and any(each.name == "sets" for each in error.ctx.command.params)
             setting = SETTINGS_OF_OPTIONS.get(error.option_name) if takes_settings else None

@@ -109,10 +109,11 @@ def audit_command(
     for line in audit_lines(result, decided):
         stdout.print(line, markup=False, highlight=False, soft_wrap=True)
     rows = RunDir(folder).audit.read_suspects()
-    if not any(row.flagged for row in rows):
+    flagged = [row for row in rows if row.flagged]
+    if not flagged:
         stdout.print(nothing_suspicious(len(rows)), markup=False, highlight=False, soft_wrap=True)
     elif show:
-        stdout.print(suspects_table(rows[:show]))
+        stdout.print(suspects_table(flagged[:show]))
     record = RunDir(folder).audit.read_record()
     if record is not None and record.warning:
         print_warning(record.warning)

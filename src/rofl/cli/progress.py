@@ -15,8 +15,10 @@ from rofl.cli.app import print_message, print_warning, rough_duration, stderr
 from rofl.config.schema import Experiment
 from rofl.data.user import Progress as OnDecoded
 from rofl.data.user.names import plural
+from rofl.errors import one_line
 from rofl.training.loop import Listener
 from rofl.training.records import START_UP, RoundRecord
+from rofl.training.run_dir import RunDir
 
 if TYPE_CHECKING:  # most commands do without
     from rofl.reproduce.cell_runner import CellProgress, OnProgress
@@ -39,6 +41,7 @@ class ProgressListener:
         self._title = self._accuracy = ""
         self._started = self._after_first = 0.0
         self._rounds = 0  # rounds of this process; a resumed run has more
+        self._folder: Path | None = None
 
     def __enter__(self) -> "ProgressListener":
         self._progress.start()
@@ -49,8 +52,9 @@ class ProgressListener:
     ) -> None:
         self._progress.stop()
 
-    def begin(self, experiment: Experiment) -> None:
-        """Show that a run starts, before its first round is done."""
+    def begin(self, experiment: Experiment, folder: Path | None = None) -> None:
+        """Show that a run starts, before its first round is done; its folder has the names of clients, if any."""
+        self._folder = folder
         self._title = f"{experiment.method_name}, seed {experiment.seed}"
         self._accuracy, self._started, self._rounds = "", time.monotonic(), 0
         self._task = self._progress.add_task(self._title, total=experiment.rounds, accuracy="starting")
@@ -62,7 +66,7 @@ class ProgressListener:
     def __call__(self, experiment: Experiment, record: RoundRecord) -> None:
         """Show a finished round."""
         for client, reason in record.dropped.items():
-            print_warning(f"client {client} was left out of round {record.round}: {reason}")
+            print_warning(f"{self._client_name(int(client))} was left out of round {record.round}: {reason}")
         for event in record.warnings:
             print_warning(event.message)
         self._rounds += 1
@@ -77,6 +81,10 @@ class ProgressListener:
             if left > 0:
                 parts.append(f"about {rough_duration(left)} left")
             print_message(", ".join(parts))
+
+    def _client_name(self, client: int) -> str:
+        names = RunDir(self._folder).read_client_names() if self._folder is not None else []
+        return one_line(names[client]) if client < len(names) else f"client {client}"
 
     def _seconds_left(self, rounds: int) -> float:
         """Return the time of so many more rounds at the pace so far; 0 where the pace is not known yet."""
@@ -172,7 +180,7 @@ def follow_run(
         folder: The run folder.
         log: The names of trackers.
     """
-    progress.begin(experiment)
+    progress.begin(experiment, folder)
     with shown_and_tracked(progress, folder, log) as listener:
         yield listener
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,7 +151,7 @@ def _follow(folder: Path, log: list[str] | None, port: int | None) -> "Iterator[
             stack.enter_context(dashboard(folder, port))
         progress = stack.enter_context(ProgressListener())
         listener = stack.enter_context(shown_and_tracked(progress, folder, log))
-        yield ServeCallbacks(print_message, progress.begin, listener)
+        yield ServeCallbacks(print_message, partial(progress.begin, folder=folder), listener)
 
 
 def _revoke(credentials: Path | None, sites: list[str]) -> None:

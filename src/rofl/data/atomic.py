@@ -30,8 +30,8 @@ def atomic_write(path: Path, content: bytes | str, mode: int = 0o666) -> None:
         try:
             _write_new(temporary, raw, mode)
             os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)  # frees space on a full disk
+        except (OSError, KeyboardInterrupt):  # a full disk gets its space back, and Ctrl-C leaves nothing behind
+            temporary.unlink(missing_ok=True)
             raise
 
 

@@ -177,7 +177,8 @@ def _one_client(federated: FederatedDataset, client: int) -> FederatedDataset:
 def _check_dataset(dataset: Dataset | None, fingerprint: str) -> Dataset:
     """Return the caller's samples after a check that they match the settings."""
     if dataset is None:
-        raise UserError("The samples of this run came from Python, not from a file.", "rofl.resume(RUN, data=...)")
+        hint = "rofl.resume(RUN, data=...) or rofl.audit(RUN, data=...) in Python, with the same samples"
+        raise UserError("The samples of this run came from Python, not from a file.", hint)
     if fingerprint not in ("", dataset.fingerprint):
         raise UserError("These are not the samples that the run was started with.", "the same data=...")
     return dataset

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rofl.config.schema import Experiment
 from rofl.data.federated import FederatedDataset
-from rofl.federation.event_log import EventLog
 from rofl.federation.final_reports import REPORTS_FILE, FinalReports
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.masking.choice import check_masks, uses_masks
@@ -134,7 +133,7 @@ def train_with_sites(
         classes = federated.images.classes if federated else experiment.data.classes
         server_engine = ServerEngine(engine, network.classes, test)
         names = {client: site.name for client, site in registry.sites.items()}
-        listener = _with_log(callbacks.listener, registry.log)
+        listener = _with_log(callbacks.listener, registry, run_dir)
         trained = train(run_dir, experiment, start, server_engine, listener, Names(classes, names))
         callbacks.on_message("All rounds are done; the sites judge their labels.")
         shared = _history_for_sites(trained.history)
@@ -145,10 +144,19 @@ def train_with_sites(
     return Run(run_dir.path, experiment, summary, trained.history)
 
 
-def _with_log(listener: Listener | None, log: EventLog) -> Listener:
-    """Return a listener that also logs undone rounds and sites that are set aside."""
+def _with_log(listener: Listener | None, registry: SiteRegistry, run_dir: RunDir) -> Listener:
+    """Return a listener that also logs undone rounds and sites that are set aside, and writes the sites' names.
+
+    Args:
+        listener: The listener of the run; None for none.
+        registry: The sites, of which some may join between two rounds.
+        run_dir: The run folder.
+    """
+    log = registry.log
 
     def logged(experiment: Experiment, record: RoundRecord) -> None:
+        names = {client: site.name for client, site in registry.sites.items()}
+        run_dir.write_client_names([names.get(client, f"client {client}") for client in range(experiment.clients)])
         for event in record.warnings:
             if event.sign in BLAME:
                 log.write(event.sign, round=record.round, message=event.message)

@@ -142,7 +142,7 @@ class RunDir:
             atomic_write(self.path / "left_out.txt", text)
 
     def write_client_names(self, names: Sequence[str]) -> None:
-        """Write clients.json: the clients' names in the order of their numbers, for the live view."""
+        """Write clients.json: the clients' names in the order of their numbers, for messages and the live view."""
         if list(names) != [str(number) for number in range(len(names))]:
             atomic_write(self.path / "clients.json", _NAMES.dump_json(list(names)).decode())
 

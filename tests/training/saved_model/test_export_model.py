@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +97,51 @@ def test_a_torch_program_gives_the_logits_and_holds_no_pickle(finished: Path, tm
     assert any("weights" in each for each in contents)
     for inside, content in contents.items():
         assert not content.startswith((b"\x80", b"PK")), inside  # a pickle, or torch.save's archive of one
+
+
+# Programs of somebody else, who has the exported file and a sample as an array, and no rofl.
+OTHER_PROGRAMS = {
+    "onnx": """
+import onnxruntime
+session = onnxruntime.InferenceSession(folder + "/model.onnx")
+logits, probabilities = session.run(["logits", "probabilities"], {session.get_inputs()[0].name: samples})
+""",
+    "torch": """
+import torch
+with torch.no_grad():
+    logits, probabilities = torch.export.load(folder + "/model.pt2").module()(torch.from_numpy(samples))
+probabilities = probabilities.numpy()
+""",
+    "safetensors": """
+import json, safetensors
+with safetensors.safe_open(folder + "/model.safetensors", "numpy") as file:
+    assert json.loads(file.metadata()["rofl"])["classes"] == ["cat", "dog", "ox"]
+    assert all(numpy.isfinite(file.get_tensor(name)).all() for name in file.keys())
+probabilities = None
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", OTHER_PROGRAMS)
+def test_a_program_without_rofl_uses_the_file(finished: Path, tmp_path: Path, format: str) -> None:
+    exported, model = rofl.export_model(finished / "images", format, tmp_path / "out"), rofl.load(finished / "images")  # type: ignore[arg-type]
+    samples = raw_samples(model, finished).numpy()
+    np.save(tmp_path / "samples.npy", samples)
+    program = f"""
+import sys
+sys.modules["rofl"] = None  # importing it is an error
+import numpy
+folder, samples = {str(exported.folder)!r}, numpy.load("samples.npy")
+{OTHER_PROGRAMS[format]}
+if probabilities is not None:
+    numpy.save("probabilities.npy", probabilities)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if format != "safetensors":
+        found = np.load(tmp_path / "probabilities.npy")
+        assert np.abs(found - model.predict_proba(samples)).max() < 1e-5
 
 
 @pytest.mark.parametrize("name", ["images", "rows", "digits"])

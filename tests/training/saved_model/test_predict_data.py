@@ -2,6 +2,9 @@
 
 import csv
 import io
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +90,20 @@ def test_what_does_not_fit_is_refused_in_one_sentence(finished: Path, tmp_path: 
     ):
         with pytest.raises(UserError, match=words):
             rofl.predict(finished / run, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_prediction_leaves_no_file_and_ctrl_c_is_confirmed(
+    finished: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
+    np.savez(tmp_path / "many.npz", images=np.zeros((300_000, 8, 8), np.uint8))
+    words = [sys.executable, "-m", "rofl", "predict", str(finished / "images"), "many.npz", "--out", "new/p.csv"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "predicting 300000 samples\n"
+        process.send_signal(sent)
+        said = process.stderr.read()
+    assert process.returncode == (130 if sent == signal.SIGINT else -sent)
+    assert said.endswith("Stopped.\n") == (sent == signal.SIGINT)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["many.npz"]

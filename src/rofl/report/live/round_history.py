@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +26,7 @@ class RoundHistory:
 
     Args:
         path: The file.
+        client_name: Returns the name of a client by its number, for warnings.
 
     Attributes:
         newest: The newest record; None before the first.
@@ -35,8 +37,8 @@ class RoundHistory:
         damaged: Number of lines that are not valid records.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.lines = JsonLines(path)
+    def __init__(self, path: Path, client_name: Callable[[int], str]) -> None:
+        self.lines, self._client_name = JsonLines(path), client_name
         self._arrivals = deque[tuple[float, int]](maxlen=_NEWEST + 1)  # (time, round) of rounds seen to end
         self._clear()
 
@@ -94,7 +96,8 @@ class RoundHistory:
         for event in record.warnings:
             self.warnings.append(EventView(where, event.message[:_LONGEST]))
         for client, reason in list(record.dropped.items())[:_MOST_WARNINGS]:
-            self.warnings.append(EventView(where, f"client {client} was left out: {reason}"[:_LONGEST], failed=True))
+            name = self._client_name(int(client))
+            self.warnings.append(EventView(where, f"{name} was left out: {reason}"[:_LONGEST], failed=True))
 
 
 def _append(points: list[tuple[int, float]], point: tuple[int, float]) -> None:

@@ -39,7 +39,8 @@ class RunWatcher:
 
     def __init__(self, folder: Path) -> None:
         self._run_dir = RunDir(folder)
-        self._history = RoundHistory(self._run_dir.log_path)
+        self._history = RoundHistory(self._run_dir.log_path, self._client_name)
+        self._names: list[str] = []  # of the clients, by number
         self._events = SiteEvents(folder / LOG_FILE)
         self._summary: RunSummary | None = None
         self._summary_seen: tuple[int, int] | None = None  # modification time and size of summary.json
@@ -60,6 +61,7 @@ class RunWatcher:
         settings = self._read_settings(problems)
         summary = self._read_summary(problems)
         history, events = self._history, self._events
+        self._names = self._run_dir.read_client_names()
         history.update()
         events.update()
         for name, source in ((self._run_dir.log_path.name, history), (LOG_FILE, events)):
@@ -70,11 +72,13 @@ class RunWatcher:
                     f"{name} has {source.damaged + source.lines.too_long} damaged lines, which are skipped."
                 )
         role: Role = "coordinator" if self._run_dir.is_served else "site" if events.is_site else "run"
-        index = max(history.newest.round if history.newest else 0, events.round if role == "site" else 0)
+        if role == "site" and not settings:  # a site writes config.toml with its summary
+            settings = _parse_settings(events.settings)
+        index = max(history.newest.round if history.newest else 0, events.done if role == "site" else 0)
         rounds = _number(settings, "rounds")
         state = self._state(summary, role, index)
         done = summary.rounds_run or summary.rounds if summary else 0
-        per_round = history.seconds_per_round()
+        per_round = events.seconds_per_round() if role == "site" else history.seconds_per_round()
         running = state == "running" and rounds and per_round is not None
         return RunView(
             name=self._run_dir.path.resolve().name,
@@ -158,10 +162,10 @@ class RunWatcher:
         if role != "coordinator" and known:
             sites = [SiteView(name) for name in known]
         elif role == "run" and newest is not None:
-            left_out, names = newest.dropped, self._run_dir.read_client_names()
+            left_out = newest.dropped
             sites = [
                 SiteView(
-                    one_line(names[client])[:100] if 0 <= client < len(names) else f"client {client}",
+                    self._client_name(client),
                     state=f"left out: {left_out[str(client)]}" if str(client) in left_out else "took part",
                     failed=str(client) in left_out,
                 )
@@ -170,6 +174,10 @@ class RunWatcher:
         else:
             sites = list(self._events.sites.values())
         return [replace(site, noise=_finite(known.get(site.name))) for site in sites[:_MOST_CLIENTS]]
+
+    def _client_name(self, client: int) -> str:
+        """Return the name of a client or site, or its number if it has no name."""
+        return one_line(self._names[client])[:100] if 0 <= client < len(self._names) else f"client {client}"
 
 
 def check_watchable(folder: Path) -> None:
@@ -200,17 +208,26 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
+def _parse_settings(text: str) -> Settings:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
 def _facts(settings: Settings) -> dict[str, str]:
     """Return the main settings as text, by name."""
     data, noise = _table(settings, "data"), _table(settings, "noise")
     path = str(data.get("path") or "")
     ratio = noise.get("ratio")
+    site = data.get("client_name") if path else None  # a site's settings, as it writes them at the end
     found = {
-        "Data": Path(path).name if path else data.get("name"),
+        "Site": site,
+        "Data": Path(path).name if path else "the sites' own" if data.get("name") == "own" else data.get("name"),
         "Method": _table(settings, "method").get("name"),
         "Model": _table(settings, "model").get("name"),
-        "Clients": settings.get("clients"),
-        "Clients per round": settings.get("cohort"),
+        "Clients": None if site else settings.get("clients"),
+        "Clients per round": None if site else settings.get("cohort"),
         "Added noise": f"{noise.get('kind', '')} {ratio:g}" if isinstance(ratio, int | float) and ratio else None,
         "Seed": settings.get("seed"),
     }

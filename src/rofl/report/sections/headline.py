@@ -56,12 +56,19 @@ def run_facts(runs: Sequence[FinishedRun]) -> dict[str, str]:
     experiments = [run.experiment for run in runs]
     seeds = sorted({one.seed for one in experiments})
     sites = _distinct(", ".join(run.summary.sites) for run in runs)
+    per_round = _distinct(one.cohort for one in experiments)
+    if all(one.data.client_name and one.data.is_user_data for one in experiments):  # the page of a site
+        federation = {"Site": _distinct(one.data.client_name for one in experiments)}
+    elif sites:
+        federation = {"Sites": sites, "Sites per round": per_round}
+    else:
+        federation = {"Clients": _distinct(one.clients for one in experiments), "Clients per round": per_round}
+    partition = {} if "Site" in federation else {"Partition": _distinct(_partition(one) for one in experiments)}
     return {
-        **({"Sites": sites} if sites else {"Clients": _distinct(one.clients for one in experiments)}),
-        "Sites per round" if sites else "Clients per round": _distinct(one.cohort for one in experiments),
+        **federation,
         "Rounds": _distinct(_rounds(run) for run in runs),
         "Noise": _distinct(_noise(one) for one in experiments),
-        "Samples shared out": _distinct(_partition(one) for one in experiments),
+        **partition,
         "Model": _distinct(one.model.name for one in experiments),
         "Seed" if len(seeds) == 1 else "Seeds": _distinct(seeds),
     }
@@ -93,7 +100,7 @@ def _saved_model_card(groups: Sequence[Group]) -> AccuracyCard | None:
     mean = formatting.with_spread([summary.test_accuracy], formatting.per_cent)
     notes = [
         f"{_measure(first)} of the saved model, that of round {summary.selected_round}, the best by held-out labels",
-        f"{mean} is the mean of the last {_last_rounds(first)} rounds",
+        f"{mean} is the mean of {_last_rounds(first)}",
     ]
     return AccuracyCard(first.label, formatting.per_cent(summary.model_accuracy), "", notes)
 
@@ -134,13 +141,14 @@ def _accuracy(group: Group) -> float | None:
 
 def _averaged_rounds(group: Group) -> str:
     """Describe the accuracy of a card: the mean of the last ten evaluated rounds, or of all if there are fewer."""
-    rounds = _last_rounds(group)
-    return _measure(group) + (f", mean of the last {rounds} rounds" if rounds > 1 else "")
+    several = all(len(run.curve) > 1 for run in group.runs)
+    return _measure(group) + (f", mean of {_last_rounds(group)}" if several else "")
 
 
-def _last_rounds(group: Group) -> int:
-    """Return the number of evaluated rounds in the mean."""
-    return min(LAST_ROUNDS, *(len(run.curve) for run in group.runs))
+def _last_rounds(group: Group) -> str:
+    """Return the evaluated rounds in the mean: all, or the last ten."""
+    fewest = min(len(run.curve) for run in group.runs)
+    return f"all {fewest} rounds" if fewest <= LAST_ROUNDS else f"the last {LAST_ROUNDS} rounds"
 
 
 def _measure(group: Group) -> str:

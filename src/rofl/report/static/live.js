@@ -59,12 +59,13 @@
     say("round", view.rounds ? `${view.round} of ${view.rounds}` : String(view.round));
     say("pace", view.seconds_per_round === null ? "" : `${view.seconds_per_round < 10 ? view.seconds_per_round.toFixed(1) : Math.round(view.seconds_per_round)}\u00a0s a round`);
     const over = view.seconds !== null;
+    const waitsForEnd = view.role === "site" && !over;  // only the coordinator knows it during the run
     say("left-name", over ? "Time" : "Time left");
     say("left", over ? rough(view.seconds) : view.seconds_left === null ? "–" : rough(view.seconds_left));
     say("left-note", over ? "for all rounds" : view.seconds_left === null ? "not known yet" : "about, until the last round");
     say("accuracy", percent(view.accuracy));
-    say("best", view.best === null ? "not measured yet" : `best ${percent(view.best)}`);
-    showNoise();
+    say("best", view.best !== null ? `best ${percent(view.best)}` : waitsForEnd ? "shown after the last round" : "not measured yet");
+    showNoise(waitsForEnd);
     showWarnings();
     say("measured", view.measured);
     byId("trusted-note").hidden = !view.trusted.length;
@@ -80,7 +81,7 @@
     byId("run").hidden = false;
   }
 
-  function showNoise() {
+  function showNoise(waitsForEnd) {
     const newest = view.trusted.length ? view.trusted[view.trusted.length - 1][1] : null;
     if (view.noise !== null) {
       say("noise-name", "Labels that look wrong");
@@ -89,7 +90,9 @@
     } else {
       say("noise-name", "Labels not trusted");
       say("noise", newest === null ? "–" : percent(100 - newest));
-      say("noise-note", newest === null ? "not available for this method" : "by the method, in the newest round");
+      say("noise-note", newest !== null ? "by the method, in the newest round"
+        : waitsForEnd ? "shown after the last round"
+        : view.round ? "not available for this method" : "not known yet");
     }
   }
 
