@@ -23,8 +23,8 @@ def belief(accuracy: float, classes: int, rate: float) -> float:
 
 
 def largest_rate(rates: list[float], profile: list[float], best: float, samples: int, pattern: eq.Matrix) -> float:
-    """Step down from the highest rate to the first one that is within 0.005 nats a label of the best."""
-    lowest = max(profile) - 0.005 * samples
+    """Step down from the highest rate to the first one that is within 0.002 nats a label of the best."""
+    lowest = max(profile) - 0.002 * samples
     place = len(rates) - 1
     while profile[place] < lowest:
         place -= 1
@@ -32,7 +32,7 @@ def largest_rate(rates: list[float], profile: list[float], best: float, samples:
     if place < len(rates) - 1:
         drop = profile[place] - profile[place + 1]
         found += (rates[place + 1] - rates[place]) * (profile[place] - lowest) / drop
-    found -= math.sqrt(2 * 0.005 * best * (1 - best))
+    found -= math.sqrt(2 * 0.002 * best * (1 - best))
     most_common = sum(max(row) for row in pattern) / len(pattern)
     return max(best, min(found, 1 / (1 + 2 * most_common)))
 

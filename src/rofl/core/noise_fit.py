@@ -12,7 +12,7 @@ from torch import Tensor
 
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 64.0)
 RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
-TOLERANCE = 0.005  # nats for each label: explanations that differ by less are equally good
+TOLERANCE = 0.002  # nats for each label: explanations that differ by less are equally good
 _ODDS = 2.0  # a rate is raised only as long as a class has its own label this many times as often as any other
 _TINY = 1e-9  # keeps logarithms finite
 LOWEST = math.log(_TINY)  # log-likelihood of one label
