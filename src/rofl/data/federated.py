@@ -94,10 +94,8 @@ class FederatedDataset:
 
     def client_data(self, client: int) -> ClientDataset:
         """Return the samples of one client, by its number."""
-        rows = self.parts[client]
-        return ClientDataset(
-            self.images.train, rows, self.labels[rows], len(self.images.classes), self.images.transform
-        )
+        images, rows = self.images, self.parts[client]
+        return ClientDataset(images.train, rows, self.labels[rows], len(images.classes), images.transform)
 
     def save(self, path: Path) -> None:
         """Write labels and parts to a new file, which the setting `data.split` reads.

@@ -125,7 +125,13 @@ def train_with_sites(
         callbacks.on_message(
             f"Sums of sites are {'masked: this machine sees no single one' if masks else 'not masked'}."
         )
-        engine = FlowerEngine(driver, config.timeout, masks, final_reports=FinalReports(run_dir.path / REPORTS_FILE))
+        engine = FlowerEngine(
+            driver,
+            config.timeout,
+            masks,
+            own_tests=experiment.data.at_sites,
+            final_reports=FinalReports(run_dir.path / REPORTS_FILE),
+        )
         test = None
         if federated is not None:
             simulation = start_simulation(experiment, federated, network, start.server_state, workers=0)

@@ -30,6 +30,7 @@ class FlowerEngine:
         driver: Makes the requests of a round and aggregates the replies.
         timeout: Seconds that a site may take for its part of a round.
         masks: Whether sites mask their sums, so that only sums over all sites are known here.
+        own_tests: Whether each site tests with samples of its own, not with those of a published data set.
         aside: Sites that are set aside in the current round.
         final_reports: The final reports that have arrived so far.
         votes: Each site's newest vote: whether it objects to the model.
@@ -38,6 +39,7 @@ class FlowerEngine:
     driver: RoundDriver
     timeout: float = 3600.0
     masks: bool = False
+    own_tests: bool = False
     aside: set[int] = field(default_factory=set)
     final_reports: FinalReports = field(default_factory=FinalReports)
     votes: dict[int, bool] = field(default_factory=dict)
@@ -102,7 +104,9 @@ class FlowerEngine:
         replies = self.sites.count("evaluate", request, decode, asked)
         declared = {client: site.samples for client, site in registry.sites.items()}
         declared[ALL_SITES] = sum(declared[client] for client in asked)
-        counted = [each for client, each in replies.found.items() if each.is_plausible(declared[client])]
+        counted = [
+            each for client, each in replies.found.items() if each.is_plausible(declared[client], self.own_tests)
+        ]
         problem = replies.problem
         if len(counted) < len(replies.found):
             registry.on_message("Counts over more held-out samples than the sites declared are not used.")

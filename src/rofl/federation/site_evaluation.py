@@ -49,9 +49,16 @@ class SiteEvaluation:
     noise: HeldOutSums | None = None
     objects: bool | None = None
 
-    def is_plausible(self, samples: int) -> bool:
-        """Return whether there are at most as many test samples, and held-out samples, as the site declared samples."""
-        return self.tested <= samples and (self.held_out is None or self.held_out.samples <= samples)
+    def is_plausible(self, samples: int, own_tests: bool = False) -> bool:
+        """Return whether these counts are over at most as many samples as the site declared.
+
+        Args:
+            samples: The number of samples that the site declared.
+            own_tests: Whether the site tests with samples of its own; if not, all sites test with the same ones, which
+                may be more.
+        """
+        held_out = 0 if self.held_out is None else self.held_out.samples
+        return held_out <= samples and (self.tested <= samples or not own_tests)
 
     def without_counts(self) -> "SiteEvaluation":
         """Return a copy with zeros for all counts and without a vote, for a site that does not send counts."""
