@@ -4,15 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rofl.config.presets import preset
 from rofl.core import losses, noise, noise_fit
 from rofl.core.centroids import has_centroid
+from rofl.core.held_out_fit import HeldOutEstimate
 from rofl.core.noise_posterior import is_pattern, noise_pattern, sharpen
 from rofl.core.tensors import digest
 from rofl.data import ClientDataset
@@ -21,6 +21,7 @@ from rofl.methods.base import Claims
 from rofl.methods.noise_model import (
     JUDGES,
     NoiseModel,
+    accuracy_of,
     deserved_belief,
     learnt_by_heart,
     scale_rate,
@@ -31,6 +32,7 @@ from rofl.methods.weights import load_weights, model_weights
 from rofl.simulation.client import run_client
 from tests.methods import toy
 from tests.naive import equations as eq
+from tests.naive import held_out
 from tests.naive import memory_update as naive
 
 PLUS = RoflPlus(lr=0.1, batch=6, epochs=2, horizon=10)
@@ -47,9 +49,10 @@ def believed(
     accuracy: float = 0.5,
     judge: int = 0,
     held_out: tuple[float, float] = (-1.0, 0.0),
+    trust: float = 1.0,
 ) -> ServerState:
     """The state with a noise model of this temperature, belief, gap, highest rate, accuracy, judge, held-out rate."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge, *held_out])
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge, *held_out, -1.0, trust])
     model = replace(NoiseModel.initial(toy.CLASSES), numbers=numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -238,14 +241,15 @@ def test_another_rate_keeps_the_pattern_of_the_noise(rate: float, other: float) 
     assert bool((scaled[matrix == 0] == 0).all())
 
 
-@given(st.floats(0, 0.7), st.floats(0, 0.2), st.floats(0, 1), st.floats(0.05, 0.5))
+@given(st.floats(0, 0.7), st.floats(0, 0.2), st.floats(0, 1), st.floats(0.05, 0.5), st.floats(0, 1))
 def test_held_out_labels_decide_how_many_labels_are_wrong(
-    rate: float, deviation: float, belief: float, highest: float
+    rate: float, deviation: float, belief: float, highest: float, trust: float
 ) -> None:
-    """Whatever was found on training labels; a correction needs labels that are surely wrong."""
+    """Whatever was found on training labels; a correction needs labels that are surely wrong, and no fall of agreement."""
     state = believed(PLUS.init(toy.network()), belief=belief, rate=highest, gap=0.5)
     before = NoiseModel.read(state.aux)
-    found = NoiseModel.read(PLUS.with_held_out_noise(state, rate, deviation).aux)
+    found = NoiseModel.read(PLUS.with_held_out(state, HeldOutEstimate(rate, deviation, 0.5, trust)).aux)
+    belief *= trust
     sure = max(0.0, rate - deviation)
     assert before.rate >= highest - 1e-6
     assert found.rate == pytest.approx(rate, abs=1e-6)
@@ -259,7 +263,9 @@ def test_held_out_labels_decide_how_many_labels_are_wrong(
 
 def test_the_rate_of_held_out_labels_stays_when_training_labels_are_memorized() -> None:
     """Sums over labels that all agree with the model change the fitted rate, and not the one of held-out labels."""
-    state = PLUS.with_held_out_noise(believed(ServerState({}, {}), belief=1.0, rate=0.3), 0.25, 0.02)
+    state = PLUS.with_held_out(
+        believed(ServerState({}, {}), belief=1.0, rate=0.3), HeldOutEstimate(0.25, 0.02, 0.8, 1.0)
+    )
     model = NoiseModel.read(state.aux)
     log_probs = torch.eye(toy.CLASSES).repeat(12, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
     labels = torch.arange(toy.CLASSES).repeat(12)
@@ -271,7 +277,7 @@ def test_the_rate_of_held_out_labels_stays_when_training_labels_are_memorized() 
 def test_without_corrections_held_out_labels_are_not_asked_for() -> None:
     state = OFF.init(toy.network())
     assert OFF.held_out_pattern(state) is None
-    assert OFF.with_held_out_noise(state, 0.3, 0.1) is state
+    assert OFF.with_held_out(state, HeldOutEstimate(0.3, 0.1, 0.5, 1.0)) is state
     pattern = PLUS.held_out_pattern(PLUS.init(toy.network()))
     assert pattern is not None
     assert is_pattern(pattern)
@@ -303,30 +309,24 @@ def test_without_a_wrong_label_the_pattern_is_that_of_symmetric_noise() -> None:
     torch.testing.assert_close(noise_pattern(torch.eye(3)), torch.full((3, 3), 0.5).fill_diagonal_(0).double())
 
 
-@given(st.integers(1, len(noise_fit.RATES) - 2), st.floats(0.01, 9), st.floats(0.01, 9))
-def test_the_best_rate_is_the_vertex_of_the_parabola_through_three_of_the_grid(
-    place: int, lower: float, upper: float
-) -> None:
-    rates = noise_fit.RATES
-    sums = torch.full((len(noise_fit.TEMPERATURES), len(rates)), -99.0, dtype=torch.float64)
-    sums[2, place - 1 : place + 2] = torch.tensor([-lower, 0.0, -upper], dtype=torch.float64)
-    curve = np.polyfit(rates[place - 1 : place + 2], [-lower, 0.0, -upper], 2)
-    assert noise_fit.best_rate(sums) == pytest.approx(-curve[1] / (2 * curve[0]), rel=1e-6)
-
-
-@given(st.lists(st.floats(-20, 0), min_size=17, max_size=17), st.integers(50, 2000), st.integers(2, 6), st.floats(0, 1))
-def test_the_largest_rate_is_that_of_the_slow_twin(
-    profile: list[float], samples: int, classes: int, uneven: float
-) -> None:
-    flat, pair = torch.full((classes, classes), 1 / (classes - 1)).fill_diagonal_(0), torch.eye(classes).roll(1, dims=1)
-    pattern = torch.lerp(flat, pair, uneven)
-    sums = torch.full((len(noise_fit.TEMPERATURES), len(noise_fit.RATES)), -99.0, dtype=torch.float64)
-    sums[5] = torch.tensor(profile, dtype=torch.float64)
-    best, found = noise_fit.best_rate(sums), noise_fit.largest_rate(sums, samples, pattern)
-    assert found == pytest.approx(
-        naive.largest_rate(list(noise_fit.RATES), profile, best, samples, pattern.tolist()), abs=1e-6
-    )
-    assert best <= found <= noise_fit.RATES[-1]
+@settings(deadline=None, max_examples=20)
+@given(st.integers(5, 60), st.integers(2, 4), st.integers(0, 2**16))
+def test_the_rate_of_training_labels_is_that_of_the_slow_twin(samples: int, classes: int, seed: int) -> None:
+    rng = torch.Generator().manual_seed(seed)
+    log_probs = (3 * torch.randn(samples, classes, generator=rng)).log_softmax(dim=1)
+    labels = torch.randint(classes, (samples,), generator=rng)
+    pattern = torch.full((classes, classes), 1 / (classes - 1)).fill_diagonal_(0)
+    tempered = noise_fit.at_all_temperatures(log_probs)
+    likelihoods = noise_fit.rate_likelihoods(tempered, labels, pattern)
+    sure = noise_fit.sure_samples(tempered)
+    doubt = 30 * min(1.0, samples / 400)
+    found = noise_fit.expected_rate(likelihoods, sure, samples, doubt)
+    temperatures, rates = list(noise_fit.TEMPERATURES), list(noise_fit.RATES)
+    slow_sure = [held_out.sure_samples(log_probs.exp().tolist(), temperature) for temperature in temperatures]
+    assert sure.tolist() == pytest.approx(slow_sure, abs=1e-4)
+    priors = held_out.prior(likelihoods.tolist(), slow_sure, temperatures, samples, most=30, many=400)
+    assert found[0] == pytest.approx(held_out.mean_rate(likelihoods.tolist(), priors, rates), abs=1e-4)
+    assert found[1] == pytest.approx(held_out.rate_deviation(likelihoods.tolist(), priors, rates), abs=1e-4)
 
 
 def test_a_high_rate_is_found_if_a_model_is_unsure_because_of_wrong_labels_and_none_if_all_are_right() -> None:
@@ -336,10 +336,31 @@ def test_a_high_rate_is_found_if_a_model_is_unsure_because_of_wrong_labels_and_n
     rates = []
     for certainty, given_labels in ((0.92, labels), (0.5, noisy)):
         probabilities = torch.full((1000, 5), (1 - certainty) / 4).scatter(1, labels[:, None], certainty)
-        sums = noise_fit.rate_likelihoods(noise_fit.at_all_temperatures(probabilities.log()), given_labels, pattern)
-        rates.append(noise_fit.largest_rate(sums, len(labels), pattern))
+        tempered = noise_fit.at_all_temperatures(probabilities.log())
+        sums = noise_fit.rate_likelihoods(tempered, given_labels, pattern)
+        rates.append(noise_fit.expected_rate(sums, noise_fit.sure_samples(tempered), len(labels), 30.0)[0])
     assert rates[0] < 0.02
     assert rates[1] == pytest.approx(0.4, abs=0.05)
+
+
+@given(st.floats(0, 1), st.floats(0, 0.7), st.integers(2, 12))
+def test_the_accuracy_behind_an_agreement_is_that_of_the_slow_twin(agreement: float, rate: float, classes: int) -> None:
+    assume(abs(1 - rate - rate / (classes - 1)) > 1e-3)
+    assert accuracy_of(agreement, rate, classes) == pytest.approx(
+        naive.accuracy_behind(agreement, rate, classes), abs=1e-6
+    )
+
+
+def test_a_model_that_agrees_with_few_held_out_labels_is_not_believed() -> None:
+    """Sums over training labels, which a model may know by heart, say that it is always right; held-out labels do not."""
+    labels = torch.arange(toy.CLASSES).repeat(40)
+    log_probs = torch.eye(toy.CLASSES).repeat(40, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
+    beliefs = []
+    for agreement in (0.95, 0.45):
+        model = NoiseModel.initial(toy.CLASSES).with_held_out(HeldOutEstimate(0.05, 0.02, agreement, 1.0))
+        beliefs.append(model.updated(evidence(model, [log_probs] * len(JUDGES), labels), len(labels)).belief)
+    assert beliefs[0] == 1.0
+    assert beliefs[1] < 0.05
 
 
 def test_a_clients_own_frequencies_count_where_they_differ() -> None:
@@ -515,6 +536,8 @@ def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
         ("fit/rate", lambda value: value.index_fill(0, torch.tensor([1]), -1e9)),
         ("fit/temperature", lambda value: value * 1e4),
         ("fit/confidence", lambda value: value + 1e4),
+        ("fit/sure", lambda value: value + 1e4),
+        ("fit/sure", lambda value: value - 30),
         ("fit/counts", lambda value: value - 1e3),
         ("fit/confusion", lambda value: value + 100),
         ("fit/labels", lambda value: value * 1e6),

@@ -25,14 +25,16 @@ def sure_samples(probabilities: Matrix, temperature: float) -> float:
     return sum(max(0.0, 10 * (max(soften(row, temperature)) - 0.9)) for row in probabilities)
 
 
-def prior(likelihoods: Matrix, sure: Vector, temperatures: Vector, samples: int) -> Vector:
-    """How probable each temperature is before: exp(-5) if no sample is sure, 1 if one in ten is.
+def prior(
+    likelihoods: Matrix, sure: Vector, temperatures: Vector, samples: int, most: float = 5, many: int = 100
+) -> Vector:
+    """How probable each temperature is before: exp(-most) if no sample is sure, 1 if one in ten is.
 
-    In between it changes steadily. It is nearer to 1 with fewer than a hundred samples, or if the best explanation is
+    In between it changes steadily. It is nearer to 1 with fewer than `many` samples, and if the best explanation is
     less than exp(10) times as likely as that of the highest temperature. A temperature above 2 is as probable as 2.
     """
     learnt = max(max(row) for row in likelihoods) - likelihoods[-1][0]
-    weight = 5 * min(samples / 100, max(0.0, learnt) / 10, 1)
+    weight = most * min(samples / many, 1) * min(max(0.0, learnt) / 10, 1)
     found = []
     for own in temperatures:
         place = list(temperatures).index(min(own, 2.0))

@@ -22,19 +22,18 @@ def belief(accuracy: float, classes: int, rate: float) -> float:
     return 0.0 if above <= 0 else 1.0 if above >= full else (above / full) ** 6
 
 
-def largest_rate(rates: list[float], profile: list[float], best: float, samples: int, pattern: eq.Matrix) -> float:
-    """Step down from the highest rate to the first one that is within 0.002 nats a label of the best."""
-    lowest = max(profile) - 0.002 * samples
-    place = len(rates) - 1
-    while profile[place] < lowest:
-        place -= 1
-    found = rates[place]
-    if place < len(rates) - 1:
-        drop = profile[place] - profile[place + 1]
-        found += (rates[place + 1] - rates[place]) * (profile[place] - lowest) / drop
-    found -= math.sqrt(2 * 0.002 * best * (1 - best))
-    most_common = sum(max(row) for row in pattern) / len(pattern)
-    return max(best, min(found, 1 / (1 + 2 * most_common)))
+def accuracy_behind(agreement: float, rate: float, classes: int) -> float:
+    """The accuracy a of which a * (1 - rate) + (1 - a) * rate / (K - 1) labels agree, found by bisection."""
+    if rate >= 1 - 1 / classes:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if middle * (1 - rate) + (1 - middle) * rate / (classes - 1) < agreement:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def power_of_labels(accuracy: float, classes: int, highest: float) -> float:

@@ -1,5 +1,6 @@
 """The best round, the early stop and the guard's decisions, from the records of rounds."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from rofl.config.schema import Experiment, parse_experiment
 from rofl.training.guard import GuardEvent
-from rofl.training.held_out import HeldOut, HeldOutNoise
+from rofl.training.held_out import HeldOut, HeldOutAverage
 from rofl.training.records import RoundRecord
 from rofl.training.run_monitor import RunMonitor, unresolved
 
@@ -184,10 +185,36 @@ def test_warnings_that_were_resolved_are_not_in_the_summary() -> None:
 
 
 def test_the_rate_of_held_out_labels_counts_two_rounds_later_and_averages() -> None:
-    noise = HeldOutNoise()
+    average = HeldOutAverage()
     for index, rate in enumerate([0.4, 0.2, None, 0.5], 1):
-        noise.observe(HeldOut(predicted=GOOD, labelled=GOOD, noise_rate=rate, noise_deviation=0.1), index)
-    assert [noise.before(index) for index in (1, 2)] == [None, None]
-    found = [noise.before(index) for index in (3, 4, 5, 6, 7)]
-    assert [each and round(each[0], 6) for each in found] == [0.4, 0.3, 0.3, 0.4, 0.4]
-    assert {each and each[1] for each in found} == {0.1}
+        counts = HeldOut(predicted=GOOD, labelled=GOOD, agreed=9, noise_rate=rate, noise_deviation=0.1)
+        average.observe(counts, index)
+    assert [average.before(index) for index in (1, 2)] == [None, None]
+    found = [average.before(index) for index in (3, 4, 5, 6, 7)]
+    assert [each and each.rate and round(each.rate, 6) for each in found] == [0.4, 0.3, 0.3, 0.4, 0.4]
+    assert {each and each.deviation for each in found} == {0.1}
+
+
+def test_a_fall_of_the_averaged_agreement_by_one_to_two_standard_errors_takes_trust_away() -> None:
+    average = HeldOutAverage()
+    for index, agreed in enumerate([60, 60, 56, 48, 42, 60, 64], 1):
+        average.observe(HeldOut(predicted=[50, 50], labelled=[50, 50], agreed=agreed), index)
+    found = [average.before(index) for index in range(3, 10)]
+    trust = [each.trust for each in found if each]
+    means = [0.6, 0.6, 0.58, 0.53, 0.475, 0.5375, 0.58875]
+    errors = [math.sqrt(mean * (1 - mean) / 100) for mean in means]
+    assert trust == pytest.approx([min(1, max(0, 2 - (0.6 - m) / e)) for m, e in zip(means, errors, strict=True)])
+    assert trust[:3] == [1.0] * 3
+    assert 0 < trust[3] < 1
+    assert trust[4] == 0.0
+    assert trust[6] == 1.0
+    assert [each.agreement for each in found if each] == pytest.approx(
+        [m + e for m, e in zip(means, errors, strict=True)]
+    )
+    assert {each.rate for each in found if each} == {None}
+
+
+def test_true_labels_do_not_influence_training() -> None:
+    average = HeldOutAverage()
+    average.observe(HeldOut(predicted=GOOD, labelled=GOOD), 1)
+    assert average.before(3) is None

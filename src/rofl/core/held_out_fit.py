@@ -17,13 +17,26 @@ from rofl.core.likelihood_bounds import are_possible
 MIN_HELD_OUT = 20  # samples; with fewer, nothing is fitted
 GRID = (len(noise_fit.TEMPERATURES), len(noise_fit.RATES) + 1)  # shape of the table of sums
 _CHUNK = 2**20  # probabilities computed at a time, over all temperatures
-_HALF_SURE = 0.9  # largest probability from which on a sample counts as sure in part; it counts in full at 1
-_FEWEST_SURE = 0.1  # share of sure samples below which an explanation is less probable
-_DOUBT = 5.0  # by how much its logarithm is smaller if no sample is sure
+_DOUBT = 5.0  # see `noise_fit.expected_rate`
 _MANY = 100  # samples; of fewer, the share of sure ones is uncertain, and less depends on it
-_LEARNT = 10.0  # log-likelihood above that of even probabilities from which on a model has surely learnt something
-_OVERCONFIDENT = 2.0  # temperature above which a model is sure without reason; there, no further doubt is added
 _ROUNDING = 1e-3  # tolerance of `is_possible`
+
+
+@dataclass(frozen=True)
+class HeldOutEstimate:
+    """What held-out labels show after some rounds.
+
+    Attributes:
+        rate: the share of wrong labels; None if there are too few samples.
+        deviation: the standard deviation of that share.
+        agreement: the share of held-out labels that the model predicts, plus its standard deviation.
+        trust: 1, or less if the agreement has fallen from its highest value, down to 0.
+    """
+
+    rate: float | None
+    deviation: float
+    agreement: float
+    trust: float
 
 
 @dataclass(frozen=True)
@@ -65,23 +78,12 @@ class HeldOutSums:
     def fit(self) -> tuple[float, float, float]:
         """Return the temperature, the rate of wrong labels and the standard deviation of that rate.
 
-        The rate is its posterior mean over the grid of temperatures and rates, because a few samples do not tell an
-        unsure model from wrong labels. Before, all cells are equally probable, except that a model has learnt some
-        samples well: temperatures at which fewer than `_FEWEST_SURE` of them are sure are less probable. This does not
-        hold for a model that has learnt hardly anything of these labels, nor for an overconfident one, which needs a
-        high temperature. The standard deviation is that of the posterior. The temperature is the most likely one at
-        that rate.
+        The rate is its posterior mean, because a few samples do not tell an unsure model from wrong labels; the
+        temperature is the most likely one at that rate.
         """
-        missing = (1 - self.sure / (_FEWEST_SURE * max(self.samples, 1))).clamp(min=0)  # (T,)
-        missing = missing.clamp(max=float(missing[noise_fit.TEMPERATURES.index(_OVERCONFIDENT)]))  # it rises with T
-        learnt = float(self.likelihoods.max() - self.likelihoods[-1, 0])  # the last temperature evens probabilities out
-        doubt = _DOUBT * min(1.0, self.samples / _MANY, max(0.0, learnt) / _LEARNT)
-        posterior = self.likelihoods - doubt * missing.unsqueeze(1)  # (T, R)
-        posterior = (posterior - posterior.max()).exp().sum(dim=0)  # (R,)
+        doubt = _DOUBT * min(1.0, self.samples / _MANY)
+        rate, deviation = noise_fit.expected_rate(self.likelihoods, self.sure, self.samples, doubt)
         rates = torch.tensor(noise_fit.RATES, dtype=torch.float64)
-        posterior = posterior / posterior.sum()
-        rate = float((posterior * rates).sum())
-        deviation = float((posterior * (rates - rate).square()).sum().sqrt())
         nearest = int((rates - rate).abs().argmin())
         return noise_fit.TEMPERATURES[noise_fit.best_temperature(self.likelihoods[:, nearest])], rate, deviation
 
@@ -99,7 +101,7 @@ def sum_held_out(labels: Tensor, probabilities: Tensor, pattern: Tensor) -> Held
     for part, given in zip(log_probabilities(probabilities).split(size), labels.split(size), strict=True):
         tempered = noise_fit.at_all_temperatures(part)  # (T, size, K)
         total[:, :-1] += noise_fit.rate_likelihoods(tempered, given, pattern)
-        total[:, -1] += ((tempered.amax(dim=2) - _HALF_SURE) / (1 - _HALF_SURE)).clamp(min=0).sum(dim=1)
+        total[:, -1] += noise_fit.sure_samples(tempered)
     return HeldOutSums(total, len(labels))
 
 

@@ -12,8 +12,11 @@ from torch import Tensor
 
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 16.0, 64.0)
 RATES = (0.0, 0.01, 0.02, *(step / 20 for step in range(1, 15)))  # of wrong labels: up to 0.7
-TOLERANCE = 0.002  # nats for each label: explanations that differ by less are equally good
-_ODDS = 2.0  # a rate is raised only as long as a class has its own label this many times as often as any other
+_ODDS = 2.0  # the largest rate is the one at which a class has its own label this many times as often as any other
+_HALF_SURE = 0.9  # largest probability from which on a sample counts as sure in part
+_FEWEST_SURE = 0.1  # share of sure samples below which an explanation is less probable
+_LEARNT = 10.0  # log-likelihood above that of even probabilities from which on a network has surely learnt something
+_OVERCONFIDENT = 2.0  # temperature above which a network is sure without reason; there, no further doubt is added
 _TINY = 1e-9  # keeps logarithms finite
 LOWEST = math.log(_TINY)  # log-likelihood of one label
 
@@ -77,58 +80,52 @@ def best_temperature(likelihoods: Tensor) -> int:
     return int(likelihoods.argmax())
 
 
-def best_rate(likelihoods: Tensor) -> float:
-    """Return the most likely rate of noise, of sums (T, R) over clients, each rate at its best temperature.
+def sure_samples(probabilities: Tensor) -> Tensor:
+    """Return the number of samples that the network is sure of at each of `TEMPERATURES`, (T,) float64.
 
-    Between the rates of the grid it is the vertex of the parabola through the best one and its neighbours.
-
-    >>> sums = torch.full((len(TEMPERATURES), len(RATES)), -9.0)
-    >>> sums[4, 3:6] = torch.tensor([-2.0, -1.0, -1.0])  # at 0.05, 0.1 and 0.15
-    >>> round(best_rate(sums), 3)
-    0.125
-    """
-    profile = likelihoods.double().amax(dim=0)  # (R,)
-    best = int(profile.argmax())
-    if best in (0, len(RATES) - 1):
-        return RATES[best]
-    left, rate, right = RATES[best - 1 : best + 2]
-    lower, highest, upper = profile[best - 1 : best + 2].tolist()
-    rise, fall = (rate - left) * (highest - upper), (right - rate) * (highest - lower)
-    if rise + fall <= 0:  # all three are equally likely
-        return rate
-    return float(rate - ((rate - left) * rise - (right - rate) * fall) / (2 * (rise + fall)))
-
-
-def largest_rate(likelihoods: Tensor, samples: float, pattern: Tensor) -> float:
-    """Return the largest rate of noise that explains the labels about as well as the best one.
-
-    A network predicts the labels that it was trained with, noise included. If many are wrong, "the network is unsure"
-    and "the network is sure, and labels are wrong" explain them equally well over a wide range of rates. A weak network
-    with right labels is surer of some samples than of others, which no high rate explains. So of all rates whose
-    likelihood is at most `TOLERANCE` for each label below that of the best, the largest is taken, less the half width
-    of the range that a judge without mistakes leaves. If wrong labels of a class have one other class in common, high
-    rates exchange the two: then the rate is not raised as far.
+    A sample counts in part from a probability of 0.9 on, and in full at 1.
 
     Args:
-        likelihoods: (T, R) sums over clients.
-        samples: the number of labels.
-        pattern: (K, K) as in `rate_likelihoods`.
+        probabilities: (T, n, K) at all temperatures.
 
-    >>> sums = torch.full((len(TEMPERATURES), len(RATES)), -100.0)
-    >>> sums[4, :12] = 0.0  # up to 0.45 all rates are equally likely
-    >>> symmetric, pair = torch.full((9, 9), 1 / 8).fill_diagonal_(0), torch.eye(9).roll(1, dims=1)
-    >>> [round(largest_rate(sums, 1000, pattern), 2) for pattern in (symmetric, pair)]
-    [0.45, 0.33]
+    >>> sure_samples(at_all_temperatures(torch.tensor([[0.9, 0.1], [0.6, 0.4]]).log()))[[0, 4]].round(decimals=2)
+    tensor([1.0000, 0.0000], dtype=torch.float64)
     """
-    profile = likelihoods.double().amax(dim=0)  # (R,)
-    best, lowest = best_rate(likelihoods), float(profile.max()) - TOLERANCE * samples
-    last = int((profile >= lowest).nonzero().max())
-    largest = RATES[last]
-    if last < len(RATES) - 1:  # where the line to the next rate falls below the tolerance
-        here, there = profile[last : last + 2].tolist()
-        largest += (RATES[last + 1] - largest) * (here - lowest) / (here - there)
-    raised = largest - math.sqrt(2 * TOLERANCE * best * (1 - best))
-    return max(best, min(raised, distinct_rate(pattern)))
+    return ((probabilities.amax(dim=2) - _HALF_SURE) / (1 - _HALF_SURE)).clamp(min=0).sum(dim=1)
+
+
+def expected_rate(likelihoods: Tensor, sure: Tensor, samples: float, doubt: float) -> tuple[float, float]:
+    """Return the posterior mean of the rate of noise and its standard deviation.
+
+    A network that was trained with wrong labels predicts them, too. "The network is unsure" and "the network is sure,
+    and labels are wrong" may then explain the labels equally well. Before the labels are seen, all cells of the grid
+    are equally probable, except that a network has learnt some samples well: temperatures at which it is sure of fewer
+    than a tenth of them are less probable. This does not hold for a network that has learnt hardly anything of these
+    labels, nor for an overconfident one, which needs a high temperature.
+
+    Args:
+        likelihoods: (T, R) sums over samples.
+        sure: (T,) sums over samples, of `sure_samples`.
+        samples: their number.
+        doubt: by how much the log-probability of a temperature is smaller at which no sample is sure.
+
+    >>> sums = torch.full((len(TEMPERATURES), len(RATES)), -200.0)
+    >>> sums[4, 0] = sums[2, 10] = -100.0  # unsure, or sure with 40 % wrong labels
+    >>> sure = torch.tensor([0.5, 0.4, 0.3] + [0.0] * 10) * 400
+    >>> [round(expected_rate(sums, sure, 400, doubt)[0], 2) for doubt in (0.0, 20.0)]
+    [0.2, 0.4]
+    """
+    likelihoods = likelihoods.double()
+    missing = (1 - sure.double() / (_FEWEST_SURE * max(samples, 1))).clamp(min=0)  # (T,)
+    missing = missing.clamp(max=float(missing[TEMPERATURES.index(_OVERCONFIDENT)]))  # it rises with the temperature
+    learnt = float(likelihoods.max() - likelihoods[-1, 0])  # the last temperature evens probabilities out
+    doubt = doubt * min(1.0, max(0.0, learnt) / _LEARNT)
+    posterior = likelihoods - doubt * missing.unsqueeze(1)  # (T, R)
+    posterior = (posterior - posterior.max()).exp().sum(dim=0)  # (R,)
+    posterior = posterior / posterior.sum()
+    rates = torch.tensor(RATES, dtype=torch.float64)
+    rate = float((posterior * rates).sum())
+    return rate, float((posterior * (rates - rate).square()).sum().sqrt())
 
 
 def distinct_rate(pattern: Tensor) -> float:

@@ -14,7 +14,7 @@ from rofl.federation.site_evaluation import SiteEvaluation, pooled_accuracy, poo
 from rofl.federation.site_registry import SiteRegistry
 from rofl.methods.base import Method, ServerState
 from rofl.simulation.rounds import RoundResult
-from rofl.training.held_out import HeldOutNoise
+from rofl.training.held_out import HeldOutAverage
 
 _log = logging.getLogger("flwr")  # Flower's own logger, so that its programs show these lines
 
@@ -47,7 +47,7 @@ class MethodStrategy(strategy.Strategy):
         self.clients, self.cohort = experiment.clients, experiment.cohort
         self.seed, self.wait = experiment.seed, wait
         self.results: list[RoundResult] = []
-        self._noise = HeldOutNoise()
+        self._held_out = HeldOutAverage()
         self._driver: RoundDriver | None = None  # created when Flower passes its grid
         self._plan: RoundPlan | None = None
         self._sent: dict[int, Message] = {}  # client -> its message of this round
@@ -64,9 +64,9 @@ class MethodStrategy(strategy.Strategy):
             grid: Flower's connection to the sites.
         """
         driver = self._driver = self._driver or self._connect(grid, server_round)
-        noise = self._noise.before(server_round)
-        if noise is not None:
-            self.server_state = self.method.with_held_out_noise(self.server_state, *noise)
+        estimate = self._held_out.before(server_round)
+        if estimate is not None:
+            self.server_state = self.method.with_held_out(self.server_state, estimate)
         plan = self._plan = driver.begin(self.server_state, server_round)
         self._sent = {
             client: Message(request, plan.nodes[client].node, MessageType.TRAIN, group_id=str(server_round))
@@ -123,7 +123,7 @@ class MethodStrategy(strategy.Strategy):
                 _log.info("a site is not counted in the test of round %s: %s", server_round, error)
         held_out = pooled_counts(evaluations)
         if held_out is not None:
-            self._noise.observe(held_out, server_round)
+            self._held_out.observe(held_out, server_round)
         accuracy = pooled_accuracy(evaluations)
         return None if accuracy is None else MetricRecord({"accuracy": accuracy})
 

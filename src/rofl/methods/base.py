@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 import torch
 
+from rofl.core.held_out_fit import HeldOutEstimate
 from rofl.core.rng import generator
 from rofl.core.tensors import Tensors, add
 from rofl.data import ClientDataset
@@ -164,15 +165,14 @@ class Method(Protocol):
         """
         return None
 
-    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
-        """Return the state with the rate of wrong labels that held-out labels show; by default, the state itself.
+    def with_held_out(self, server_state: ServerState, estimate: HeldOutEstimate) -> ServerState:
+        """Return the state with what held-out labels show; by default, the state itself.
 
         The training loop calls it before every round, with the evaluations until the last round but one.
 
         Args:
             server_state: the state before the round.
-            rate: the share of wrong labels, fitted to held-out samples with `held_out_pattern`.
-            deviation: the standard deviation of that share.
+            estimate: the share of wrong labels, fitted with `held_out_pattern`, and the model's agreement with labels.
         """
         return server_state
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rofl.core import noise, noise_fit, noise_posterior
+from rofl.core.held_out_fit import HeldOutEstimate
 from rofl.core.likelihood_bounds import are_possible, matrix_bounds
 from rofl.core.tensors import Tensors
 
@@ -30,13 +31,16 @@ _BELIEF_DECAY = 0.97  # per round, so that a temporary drop of the estimate does
 _RATE_BELIEF = 0.5  # belief from which on the highest rate is kept; a weak model takes its mistakes for wrong labels
 _LEAST_RATE = 1e-3  # of wrong labels in Q; at 0, no label could be doubted
 _RATE_MOMENTUM = 0.5  # momentum of the rate over rounds
+_DOUBT = 30.0  # see `noise_fit.expected_rate`
+_MANY = 400  # samples; of fewer, the share of sure ones is uncertain, and less depends on it
 _ROUNDING = 2**-7  # relative rounding of evidence in transit, as bfloat16 and twice over
 _SLACK = 0.1  # tolerance of the bounds of evidence, for the rest of the rounding
 JUDGES = (1.0, 0.5, 0.0)  # weight of the classifier in each judge; the centroids have the rest
 _NAMES = ("noise/matrix", "noise/pattern", "noise/prior", "noise/numbers")  # keys in `aux`
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # indices in `noise/numbers`
 _HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard deviation
-_UNKNOWN = -1.0  # rate of held-out labels if there is none
+_AGREEMENT, _TRUST = 10, 11  # the agreement with held-out labels; 1, or less if it has fallen
+_UNKNOWN = -1.0  # rate of held-out labels, or agreement with them, if there is none
 
 
 def deserved_belief(accuracy: float, classes: int, rate: float = 0.0, caution: float = 6.0) -> float:
@@ -77,6 +81,21 @@ def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
     [1.0, 1.03, 1.4, 2.0]
     """
     return float(1 + (highest - 1) * min(1.0, _above_chance(accuracy, classes) / _FULL_SHARPNESS) ** 12)
+
+
+def accuracy_of(agreement: float, rate: float, classes: int) -> float:
+    """Return the accuracy of a model that agrees with this share of labels, of which some are wrong.
+
+    Args:
+        agreement: with labels that the model was not trained with.
+        rate: the share of wrong labels; each other class is assumed to be equally frequent among them.
+        classes: the number of classes K.
+
+    >>> [round(accuracy_of(agreement, rate=0.4, classes=5), 2) for agreement in (0.1, 0.35, 0.6)]
+    [0.0, 0.5, 1.0]
+    """
+    right, by_chance = 1 - rate, rate / (classes - 1)
+    return min(1.0, max(0.0, (agreement - by_chance) / (right - by_chance))) if right > by_chance else 1.0
 
 
 def _above_chance(accuracy: float, classes: int) -> float:
@@ -125,14 +144,15 @@ class NoiseModel:
     matrix: Tensor  # (K, K) Q, estimated from the labels of the last round
     pattern: Tensor  # (K, K) distribution of the wrong labels of a predicted class over the others; rows sum to 1
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (10,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
-    # rate of held-out labels and its standard deviation
+    numbers: Tensor  # (12,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
+    # rate of held-out labels and its standard deviation, agreement with them, trust
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
         """Return the model before the first round, with a belief of 0."""
-        numbers = torch.zeros(10)
-        numbers[_HELD_OUT] = _UNKNOWN
+        numbers = torch.zeros(12)
+        numbers[[_HELD_OUT, _AGREEMENT]] = _UNKNOWN
+        numbers[_TRUST] = 1.0
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         first = noise.symmetric(classes, _FIRST_RATE).float()
         return NoiseModel(first, noise_posterior.flat_pattern(classes).float(), torch.zeros(classes), numbers)
@@ -154,6 +174,7 @@ class NoiseModel:
             "fit/temperature": torch.zeros(judges, temperatures),
             "fit/rate": torch.zeros(judges, temperatures, rates),
             "fit/confidence": torch.zeros(judges, temperatures),
+            "fit/sure": torch.zeros(judges, temperatures),
             "fit/counts": torch.zeros(classes, classes),
             "fit/confusion": torch.zeros(classes, classes),
             "fit/labels": torch.zeros(classes),
@@ -162,8 +183,8 @@ class NoiseModel:
 
     @property
     def belief(self) -> float:
-        """The belief in predictions, 0 to 1; see `deserved_belief`."""
-        return float(self.numbers[_BELIEF])
+        """The belief in predictions, 0 to 1; see `deserved_belief`. It is less if held-out agreement has fallen."""
+        return float(self.numbers[_BELIEF] * self.numbers[_TRUST])
 
     @property
     def accuracy(self) -> float:
@@ -223,15 +244,15 @@ class NoiseModel:
     def _knows_held_out(self) -> bool:
         return float(self.numbers[_HELD_OUT]) >= 0
 
-    def with_held_out(self, rate: float, deviation: float) -> "NoiseModel":
-        """Return the model with the rate of wrong labels that held-out labels show.
-
-        Args:
-            rate: the share of wrong labels.
-            deviation: its standard deviation.
-        """
+    def with_held_out(self, estimate: HeldOutEstimate) -> "NoiseModel":
+        """Return the model with what held-out labels show."""
         numbers = self.numbers.clone()
-        numbers[_HELD_OUT], numbers[_DEVIATION] = rate, deviation
+        numbers[_HELD_OUT] = _UNKNOWN if estimate.rate is None else estimate.rate
+        numbers[_DEVIATION], numbers[_AGREEMENT], numbers[_TRUST] = (
+            estimate.deviation,
+            estimate.agreement,
+            estimate.trust,
+        )
         return replace(self, numbers=numbers)
 
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -261,6 +282,7 @@ class NoiseModel:
                 )
                 sums["fit/rate"][place] += noise_fit.rate_likelihoods(probabilities, given, self.pattern)
                 sums["fit/confidence"][place] += noise_fit.confidences(probabilities)
+                sums["fit/sure"][place] += noise_fit.sure_samples(probabilities)
         chosen = judges[JUDGES.index(self.classifier_weight)]
         probabilities = noise_fit.tempered(chosen, float(self.numbers[_TEMPERATURE]))
         posterior = noise_posterior.label_posterior(labels, probabilities, self.matrix)  # (n, K)
@@ -287,7 +309,11 @@ class NoiseModel:
             return f"it counts {before:.6g} of {judged:.6g} samples as right before training"
         if not -slack <= after <= trained + slack <= samples + 2 * slack:
             return f"it counts {after:.6g} of {trained:.6g} samples as right after training"
-        rows = {"fit/temperature": matrix_bounds(self.noise_matrix), "fit/confidence": (1 / len(self.prior), 1.0)}
+        rows = {
+            "fit/temperature": matrix_bounds(self.noise_matrix),
+            "fit/confidence": (1 / len(self.prior), 1.0),
+            "fit/sure": (0.0, 1.0),
+        }
         for name, (low, high) in rows.items():
             error = _ROUNDING * (sums[name].abs() + judged) + _SLACK  # (judges, temperatures)
             if not bool(((sums[name] >= low * judged - error) & (sums[name] <= high * judged + error)).all()):
@@ -315,15 +341,20 @@ class NoiseModel:
             return NoiseModel(self.matrix, self.pattern, prior, numbers)
         judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # the judge that explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
-        found = noise_fit.largest_rate(sums["fit/rate"][judge], judged, self.pattern)
+        doubt = _DOUBT * min(1.0, judged / _MANY)
+        found, _ = noise_fit.expected_rate(sums["fit/rate"][judge], sums["fit/sure"][judge], judged, doubt)
+        found = min(found, noise_fit.distinct_rate(self.pattern))
         smooth = float(torch.lerp(torch.tensor(found), numbers[_RATE], _RATE_MOMENTUM)) if numbers[_RATE] else found
         numbers[_JUDGE] = judge
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
-        numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
         wrong = self.rate if self._knows_held_out else max(smooth, float(numbers[_HIGHEST]))
         wrong = min(wrong, noise_fit.distinct_rate(self.pattern))
-        deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), wrong, caution)
-        numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * self.belief)
+        accuracy = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
+        if float(numbers[_AGREEMENT]) >= 0:
+            accuracy = min(accuracy, accuracy_of(float(numbers[_AGREEMENT]), wrong, len(prior)))
+        numbers[_ACCURACY] = accuracy
+        deserved = deserved_belief(accuracy, len(prior), wrong, caution)
+        numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * float(self.numbers[_BELIEF]))
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth
         known = float(numbers[_BELIEF]) >= _RATE_BELIEF

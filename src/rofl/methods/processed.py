@@ -6,6 +6,7 @@ from typing import Self
 
 import torch
 
+from rofl.core.held_out_fit import HeldOutEstimate
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
 from rofl.methods.base import Claims, Method, RoundContext, ServerState, Update
@@ -122,15 +123,14 @@ class ProcessedMethod(Method):
         *_, received = self._received(replace(server_state, model={}))
         return self.method.held_out_pattern(received)
 
-    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
-        """Return the state of the method with the rate that held-out labels show.
+    def with_held_out(self, server_state: ServerState, estimate: HeldOutEstimate) -> ServerState:
+        """Return the state of the method with what held-out labels show.
 
         Args:
             server_state: the state before the round.
-            rate: the share of wrong labels.
-            deviation: the standard deviation of that share.
+            estimate: the share of wrong labels, and the agreement of the model with held-out labels.
         """
-        return self.method.with_held_out_noise(server_state, rate, deviation)
+        return self.method.with_held_out(server_state, estimate)
 
     def cautious(self) -> Self:
         """Return the same postprocessors around the method's cautious form."""

@@ -15,6 +15,7 @@ from torch.nn.functional import one_hot
 
 from rofl.core import centroids as c
 from rofl.core import losses
+from rofl.core.held_out_fit import HeldOutEstimate
 from rofl.core.noise_posterior import positive_pattern, sharpen
 from rofl.core.tensors import Tensors
 from rofl.data import ClientDataset
@@ -267,17 +268,16 @@ class RoflPlus(Rofl):
             return None
         return positive_pattern(NoiseModel.read(server_state.aux).pattern)
 
-    def with_held_out_noise(self, server_state: ServerState, rate: float, deviation: float) -> ServerState:
-        """Return the state whose noise model has the rate of wrong labels that held-out labels show.
+    def with_held_out(self, server_state: ServerState, estimate: HeldOutEstimate) -> ServerState:
+        """Return the state whose noise model has what held-out labels show.
 
         Args:
             server_state: the state before the round.
-            rate: the share of wrong labels.
-            deviation: its standard deviation.
+            estimate: the share of wrong labels, and the agreement of the model with held-out labels.
         """
         if not self._goes_beyond:
             return server_state
-        noise_model = NoiseModel.read(server_state.aux).with_held_out(rate, deviation)
+        noise_model = NoiseModel.read(server_state.aux).with_held_out(estimate)
         return replace(server_state, aux=server_state.aux | noise_model.tensors())
 
     @property

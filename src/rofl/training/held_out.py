@@ -1,14 +1,16 @@
 """Evaluations of a model between rounds, as counts that need no true labels."""
 
+import math
 from dataclasses import dataclass
 from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from rofl.core.held_out_fit import HeldOutSums
+from rofl.core.held_out_fit import HeldOutEstimate, HeldOutSums
 
 _STEPS = 2**12  # to which a rate of wrong labels is rounded
+_LEAST_ERROR = 0.03  # of an agreement; it varies as much between rounds of a good run
 _MIN_SAMPLES = 100  # with fewer, the rate of their wrong labels is too uncertain for training to depend on it
 
 
@@ -49,22 +51,33 @@ class HeldOut(BaseModel):
         return max(self.labelled) / max(sum(self.labelled), 1)
 
 
-class HeldOutNoise:
-    """The share of wrong labels that the evaluations of a run show, averaged over rounds."""
+class HeldOutAverage:
+    """What the evaluations of a run show, averaged over rounds; the newest has the weight of all before it."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[float, float]] = {}  # round -> share and its standard deviation
+        self._rate: tuple[float, float] | None = None  # share of wrong labels and its standard deviation
+        self._agreement: float | None = None
+        self._highest = 0.0  # agreement so far
+        self._found: dict[int, HeldOutEstimate] = {}  # by round
 
     def observe(self, held_out: HeldOut, index: int) -> None:
-        """Add the evaluation of round `index`; the newest has the weight of all before it."""
-        if held_out.noise_rate is None:
+        """Add the evaluation of round `index`; labels that are the true ones do not count."""
+        newest = held_out.agreement
+        if newest is None:
             return
-        newest = held_out.noise_rate, held_out.noise_deviation
-        before = next(reversed(self._found.values()), newest)
-        self._found[index] = fmean([before[0], newest[0]]), fmean([before[1], newest[1]])
+        if held_out.noise_rate is not None:
+            rate, deviation = held_out.noise_rate, held_out.noise_deviation
+            before = self._rate or (rate, deviation)
+            self._rate = fmean([before[0], rate]), fmean([before[1], deviation])
+        agreement = self._agreement = newest if self._agreement is None else fmean([self._agreement, newest])
+        self._highest = max(self._highest, agreement)
+        error = math.sqrt(agreement * (1 - agreement) / held_out.samples)
+        trust = min(1.0, max(0.0, 2 - (self._highest - agreement) / max(error, _LEAST_ERROR)))
+        share, spread = self._rate or (None, 0.0)
+        self._found[index] = HeldOutEstimate(share, spread, min(1.0, agreement + error), trust)
 
-    def before(self, index: int) -> tuple[float, float] | None:
-        """Return the share for round `index` and its standard deviation; None if nothing is known.
+    def before(self, index: int) -> HeldOutEstimate | None:
+        """Return what is known for round `index`; None if nothing is.
 
         It follows from the evaluations until the last round but one, since that of the last round may overlap this one.
         """

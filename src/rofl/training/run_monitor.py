@@ -12,7 +12,7 @@ from statistics import fmean
 from rofl.config.schema import Experiment
 from rofl.training import guard
 from rofl.training.guard import WINDOW, GuardEvent, Sign
-from rofl.training.held_out import HeldOut, HeldOutNoise
+from rofl.training.held_out import HeldOut, HeldOutAverage
 from rofl.training.records import RoundRecord
 
 _MIN_ROUNDS = 5  # rounds before which an untrained model is no sign
@@ -30,7 +30,7 @@ class RunMonitor:
         stop_after: the last round, if training stops early.
         cautious_from: the first round of the method's cautious form; None if the method does not change.
         restart_from: the round whose model the first cautious round starts from; None for the newest.
-        noise: the share of wrong labels that held-out labels show.
+        held_out: what held-out labels show.
     """
 
     def __init__(self, experiment: Experiment, classes: Sequence[str] = ()) -> None:
@@ -40,7 +40,7 @@ class RunMonitor:
         self.stop_after: int | None = None
         self.cautious_from: int | None = None
         self.restart_from: int | None = None
-        self.noise = HeldOutNoise()
+        self.held_out = HeldOutAverage()
         self._may_act = experiment.guard == "act" and method.cautious() != method
         self._best = self._best_confident = 0.0  # of the averages so far
         self._improved = 0  # the last round in which the agreement rose
@@ -67,7 +67,7 @@ class RunMonitor:
         held_out = record.held_out
         if held_out is not None:
             self._recent.append(held_out)
-            self.noise.observe(held_out, record.round)
+            self.held_out.observe(held_out, record.round)
             self._follow_agreement(record.round)
         if "confident" in record.metrics:
             self._confident.append(record.metrics["confident"])

@@ -91,9 +91,9 @@ class RunProgress:
             steps_back = self.monitor.restart_from is not None and switch == index
             server_state = self._best_state() if steps_back else self.newest.server_state
             cautious = switch is not None and switch <= index
-            noise = self.monitor.noise.before(index)
-            if noise is not None:
-                server_state = self.method.with_held_out_noise(server_state, *noise)
+            estimate = self.monitor.held_out.before(index)
+            if estimate is not None:
+                server_state = self.method.with_held_out(server_state, estimate)
             aside = frozenset[int]() if self.rollback is None else self.rollback.aside(index)
             self._finish_round(engine.run_round(server_state, index, cautious, aside), engine, notify)
 
