@@ -245,7 +245,7 @@ def test_another_rate_keeps_the_pattern_of_the_noise(rate: float, other: float) 
 def test_held_out_labels_decide_how_many_labels_are_wrong(
     rate: float, deviation: float, belief: float, highest: float, trust: float
 ) -> None:
-    """Whatever was found on training labels; a correction needs labels that are surely wrong, and no fall of agreement."""
+    """Whatever was found on training labels; a fall of agreement, or a rate that may be 0, prevents corrections."""
     state = believed(PLUS.init(toy.network()), belief=belief, rate=highest, gap=0.5)
     before = NoiseModel.read(state.aux)
     found = NoiseModel.read(PLUS.with_held_out(state, HeldOutEstimate(rate, deviation, 0.5, trust)).aux)
@@ -352,7 +352,7 @@ def test_the_accuracy_behind_an_agreement_is_that_of_the_slow_twin(agreement: fl
 
 
 def test_a_model_that_agrees_with_few_held_out_labels_is_not_believed() -> None:
-    """Sums over training labels, which a model may know by heart, say that it is always right; held-out labels do not."""
+    """Sums over training labels, which a model may have memorized, say that it is always right."""
     labels = torch.arange(toy.CLASSES).repeat(40)
     log_probs = torch.eye(toy.CLASSES).repeat(40, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
     beliefs = []
