@@ -18,7 +18,7 @@ from rofl.errors import UserError
 from rofl.federation.tensor_records import get_tensors, put_tensors
 from rofl.methods.base import ServerState, Update
 
-PROTOCOL = 9  # increment when another version would misunderstand a message
+PROTOCOL = 10  # increment when another version would misunderstand a message
 _FIRST_PROTOCOL = 1  # the version of rofl 0.1, whose messages carry none
 
 FIRST_REQUEST = "query.describe"  # the type of the first message to a site, which compares the versions
@@ -74,7 +74,7 @@ def check_protocol(theirs: object, name: str, our_name: str) -> None:
     >>> check_protocol(1, "north", "the coordinator")
     Traceback (most recent call last):
     ...
-    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 9: update rofl at north.
+    rofl.federation.protocol.ProtocolError: north uses protocol 1 and the coordinator protocol 10: update rofl at north.
     """
     version = _FIRST_PROTOCOL if theirs is None else theirs
     if not is_int(version):
