@@ -136,8 +136,8 @@ def test_too_few_sites_end_in_one_sentence_that_names_the_reason(people: People)
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        ("old", "north uses protocol 1 and the coordinator protocol 9: update rofl at north."),
-        ("newer", "The coordinator uses protocol 9 and the site protocol 10: update rofl at the coordinator."),
+        ("old", "north uses protocol 1 and the coordinator protocol 10: update rofl at north."),
+        ("newer", "The coordinator uses protocol 10 and the site protocol 11: update rofl at the coordinator."),
     ],
 )
 def test_a_site_of_another_version_is_refused_in_one_sentence(people: People, version: str, sentence: str) -> None:

@@ -70,8 +70,8 @@ WRONG = {
     "a class twice": (greeting(classes=["a", "a"]), "north sends a class without a unique, printable name"),
     "a long class": (greeting(classes=["a", "b" * 256]), "north sends a class without a unique, printable name"),
     "protocol is text": (greeting(protocol="2"), "north sent a protocol version that is not a number."),
-    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 9: update rofl at north."),
-    "newer": (greeting(protocol=10), "north uses protocol 10 and the coordinator protocol 9: update rofl at the coord"),
+    "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 10: update rofl at north."),
+    "newer": (greeting(protocol=11), "north uses protocol 11 and the coordinator protocol 10: update rofl at the coord"),
 }
 
 
@@ -101,9 +101,9 @@ def test_the_coordinator_goes_on_without_a_site_whose_greeting_is_wrong(
 
 
 VERSIONS = {
-    None: "The coordinator uses protocol 1 and the site protocol 9: update rofl at the coordinator.",
-    1: "The coordinator uses protocol 1 and the site protocol 9: update rofl at the coordinator.",
-    10: "The coordinator uses protocol 10 and the site protocol 9: update rofl at the site.",
+    None: "The coordinator uses protocol 1 and the site protocol 10: update rofl at the coordinator.",
+    1: "The coordinator uses protocol 1 and the site protocol 10: update rofl at the coordinator.",
+    11: "The coordinator uses protocol 11 and the site protocol 10: update rofl at the site.",
 }
 
 
@@ -117,7 +117,7 @@ def request_of(version: int | None) -> RecordDict:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_site_refuses_a_coordinator_of_another_version(version: int | None) -> None:
-    assert PROTOCOL == 9
+    assert PROTOCOL == 10
     with pytest.raises(ProtocolError) as refused:
         decode_request(request_of(version))
     assert str(refused.value) == VERSIONS[version]
