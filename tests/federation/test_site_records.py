@@ -71,7 +71,10 @@ WRONG = {
     "a long class": (greeting(classes=["a", "b" * 256]), "north sends a class without a unique, printable name"),
     "protocol is text": (greeting(protocol="2"), "north sent a protocol version that is not a number."),
     "0.1": (greeting(protocol=None), "north uses protocol 1 and the coordinator protocol 10: update rofl at north."),
-    "newer": (greeting(protocol=11), "north uses protocol 11 and the coordinator protocol 10: update rofl at the coord"),
+    "newer": (
+        greeting(protocol=11),
+        "north uses protocol 11 and the coordinator protocol 10: update rofl at the co",
+    ),
 }
 
 

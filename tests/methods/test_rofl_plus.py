@@ -343,6 +343,24 @@ def test_a_high_rate_is_found_if_a_model_is_unsure_because_of_wrong_labels_and_n
     assert rates[1] == pytest.approx(0.4, abs=0.05)
 
 
+@pytest.mark.parametrize(("clients", "kept"), [(0, 0.0), (1, 0.0), (4, 0.75)])
+def test_confusions_of_earlier_rounds_count_as_far_as_clients_are_missing(clients: int, kept: float) -> None:
+    """The pattern of a round in which one of four clients takes part depends on the earlier rounds, too."""
+    rng = torch.Generator().manual_seed(5)
+    model, confusion = NoiseModel.initial(toy.CLASSES), torch.zeros(toy.CLASSES, toy.CLASSES)
+    for _ in range(3):
+        log_probs = torch.randn(30, toy.CLASSES, generator=rng).log_softmax(dim=1)
+        labels = torch.randint(toy.CLASSES, (30,), generator=rng)
+        sums = {**evidence(model, [log_probs] * len(JUDGES), labels), "fit/clients": torch.ones(1)}
+        model = model.updated(sums, 30, clients=clients)
+        newest = torch.zeros_like(confusion)
+        for predicted, label in zip(log_probs.argmax(dim=1).tolist(), labels.tolist(), strict=True):
+            newest[predicted, label] += 1
+        confusion = kept * confusion + newest
+    torch.testing.assert_close(model.confusion, confusion)
+    torch.testing.assert_close(model.pattern, noise_pattern(confusion).float())
+
+
 @given(st.floats(0, 1), st.floats(0, 0.7), st.integers(2, 12))
 def test_the_accuracy_behind_an_agreement_is_that_of_the_slow_twin(agreement: float, rate: float, classes: int) -> None:
     assume(abs(1 - rate - rate / (classes - 1)) > 1e-3)
@@ -536,6 +554,7 @@ def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
         ("fit/rate", lambda value: value.index_fill(0, torch.tensor([1]), -1e9)),
         ("fit/temperature", lambda value: value * 1e4),
         ("fit/confidence", lambda value: value + 1e4),
+        ("fit/clients", lambda value: value + 2),
         ("fit/sure", lambda value: value + 1e4),
         ("fit/sure", lambda value: value - 30),
         ("fit/counts", lambda value: value - 1e3),

@@ -36,7 +36,8 @@ _MANY = 400  # samples; of fewer, the share of sure ones is uncertain, and less 
 _ROUNDING = 2**-7  # relative rounding of evidence in transit, as bfloat16 and twice over
 _SLACK = 0.1  # tolerance of the bounds of evidence, for the rest of the rounding
 JUDGES = (1.0, 0.5, 0.0)  # weight of the classifier in each judge; the centroids have the rest
-_NAMES = ("noise/matrix", "noise/pattern", "noise/prior", "noise/numbers")  # keys in `aux`
+_NAMES = ("matrix", "pattern", "counts", "confusion", "prior", "numbers")  # of the fields
+_PREFIX = "noise/"  # of their keys in `aux`
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # indices in `noise/numbers`
 _HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard deviation
 _AGREEMENT, _TRUST = 10, 11  # the agreement with held-out labels; 1, or less if it has fallen
@@ -143,6 +144,8 @@ class NoiseModel:
 
     matrix: Tensor  # (K, K) Q, estimated from the labels of the last round
     pattern: Tensor  # (K, K) distribution of the wrong labels of a predicted class over the others; rows sum to 1
+    counts: Tensor  # (K, K) probable classes by label, summed over clients; earlier rounds count less
+    confusion: Tensor  # (K, K) predicted classes by label, likewise
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
     numbers: Tensor  # (12,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
     # rate of held-out labels and its standard deviation, agreement with them, trust
@@ -155,16 +158,18 @@ class NoiseModel:
         numbers[_TRUST] = 1.0
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         first = noise.symmetric(classes, _FIRST_RATE).float()
-        return NoiseModel(first, noise_posterior.flat_pattern(classes).float(), torch.zeros(classes), numbers)
+        none = torch.zeros(classes, classes)
+        pattern = noise_posterior.flat_pattern(classes).float()
+        return NoiseModel(first, pattern, none, none.clone(), torch.zeros(classes), numbers)
 
     @staticmethod
     def read(aux: Tensors) -> "NoiseModel":
         """Return the model stored in the `aux` of a server state."""
-        return NoiseModel(*(aux[name] for name in _NAMES))
+        return NoiseModel(**{name: aux[_PREFIX + name] for name in _NAMES})
 
     def tensors(self) -> Tensors:
         """Return the entries of `aux` for this model."""
-        return dict(zip(_NAMES, (self.matrix, self.pattern, self.prior, self.numbers), strict=True))
+        return {_PREFIX + name: getattr(self, name) for name in _NAMES}
 
     @staticmethod
     def zero_sums(classes: int) -> Tensors:
@@ -178,6 +183,7 @@ class NoiseModel:
             "fit/counts": torch.zeros(classes, classes),
             "fit/confusion": torch.zeros(classes, classes),
             "fit/labels": torch.zeros(classes),
+            "fit/clients": torch.zeros(1),
             "fit/agreement": torch.zeros(4),  # agreeing and all samples before training; the same in the last epoch
         }
 
@@ -290,7 +296,7 @@ class NoiseModel:
         sums["fit/confusion"].index_put_((chosen.argmax(dim=1), labels), posterior.new_ones(()), accumulate=True)
         return {name: value.float() for name, value in sums.items()}
 
-    def check(self, sums: Tensors, samples: float) -> str | None:
+    def check(self, sums: Tensors, samples: float, clients: int) -> str | None:
         """Return why these sums cannot be the evidence of this many samples, or None.
 
         `rofl.core.likelihood_bounds` has the bounds of likelihoods. A client that sends false numbers within these
@@ -299,7 +305,10 @@ class NoiseModel:
         Args:
             sums: the sums of one client, or of several, that received this noise model.
             samples: the number of samples that they declared.
+            clients: their number.
         """
+        if not abs(float(sums["fit/clients"]) - clients) <= _ROUNDING * clients + _SLACK:
+            return f"it counts {float(sums['fit/clients']):.6g} of {clients} clients"
         slack = 0.01 * samples + 1  # sums are rounded before they are sent
         for name in ("fit/counts", "fit/confusion", "fit/labels"):
             if not float(sums[name].min()) >= -slack or not float(sums[name].sum()) <= samples + slack:
@@ -322,13 +331,17 @@ class NoiseModel:
             return f"it has a number in 'fit/rate' that {judged:.6g} samples cannot give"
         return None
 
-    def updated(self, sums: Tensors, samples: float, caution: float = 6.0) -> "NoiseModel":
+    def updated(self, sums: Tensors, samples: float, caution: float = 6.0, clients: int = 0) -> "NoiseModel":
         """Return the model after a round.
+
+        If few of the clients take part in a round, its confusions are few, too. So those of earlier rounds are added,
+        with a weight that leaves as many as all clients have.
 
         Args:
             sums: the sums over the clients of the round.
             samples: the number of samples that the round was trained on.
             caution: the power of `deserved_belief`.
+            clients: the number of all clients; 0 if all take part.
         """
         sums = {name: value.nan_to_num() for name, value in sums.items()}  # noise for privacy may give any value
         numbers = self.numbers.clone()
@@ -338,7 +351,9 @@ class NoiseModel:
         before, judged, after, trained = sums["fit/agreement"].clamp(min=0).tolist()
         counts, confusion = (sums[name].double().clamp(min=0) for name in ("fit/counts", "fit/confusion"))
         if judged < 1 or float(counts.sum()) < 1:  # the first round, which has no predictions
-            return NoiseModel(self.matrix, self.pattern, prior, numbers)
+            return replace(self, prior=prior, numbers=numbers)
+        kept = max(0.0, 1 - float(sums["fit/clients"]) / clients) if clients else 0.0
+        counts, confusion = kept * self.counts + counts, kept * self.confusion + confusion
         judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # the judge that explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
         doubt = _DOUBT * min(1.0, judged / _MANY)
@@ -363,4 +378,5 @@ class NoiseModel:
         flat = noise.symmetric(len(prior), min(max(rate, 1e-3), _MAX_RATE))
         matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
         dtype = self.matrix.dtype
-        return NoiseModel(matrix.to(dtype), noise_posterior.noise_pattern(confusion).to(dtype), prior, numbers)
+        pattern = noise_posterior.noise_pattern(confusion).to(dtype)
+        return NoiseModel(matrix.to(dtype), pattern, counts.to(dtype), confusion.to(dtype), prior, numbers)

@@ -151,10 +151,15 @@ class RoflPlus(Rofl):
     server_step: Annotated[float, Field(gt=0, le=1)] = 0.3  # the server's step in the last round, at full belief
     step_from: Annotated[float, Field(ge=0, le=1)] = 0.3  # share of the rounds after which the step begins to shrink
     horizon: Annotated[int, Field(ge=0)] = 0  # rounds of the run; 0: as the experiment says
+    clients: Annotated[int, Field(ge=0)] = 0  # of the run; 0: as the experiment says
 
     def with_rounds(self, rounds: int) -> Self:
         """Return the method for a run of this many rounds, unless `horizon` is set."""
         return self if self.horizon else replace(self, horizon=rounds)
+
+    def with_clients(self, clients: int) -> Self:
+        """Return the method for this number of clients, unless `clients` is set."""
+        return self if self.clients else replace(self, clients=clients)
 
     def cautious(self) -> Self:
         """Return the method without corrections and memory; it still fits the noise, so updates keep their shapes."""
@@ -184,7 +189,7 @@ class RoflPlus(Rofl):
         problem = super().check_sums(total, server_state, claims)
         if problem or not self._goes_beyond:
             return problem
-        return NoiseModel.read(server_state.aux).check(total.aux, claims.samples)
+        return NoiseModel.read(server_state.aux).check(total.aux, claims.samples, claims.clients)
 
     def client_update(
         self, net: Network, server_state: ServerState, client_state: Tensors, data: ClientDataset, ctx: RoundContext
@@ -206,6 +211,7 @@ class RoflPlus(Rofl):
             aux["fit/agreement"][0] = (logits.argmax(dim=1) == data.labels).sum()
             aux["fit/agreement"][1] = len(data)
         aux["fit/labels"] = data.class_counts().to(logits.dtype)
+        aux["fit/clients"] += 1
         targets = self._targets(noise_model, given, posterior)  # (n, K)
         if ctx.index >= _FIRST_CENTROIDS:
             aux |= self._centroid_sums(server_state, features, posterior.to(features.dtype), data)
@@ -259,7 +265,7 @@ class RoflPlus(Rofl):
             return state
         step = self._server_step(server_state, ctx)
         model = {name: torch.lerp(old, state.model[name], step) for name, old in server_state.model.items()}
-        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight, self.caution)
+        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight, self.caution, self.clients)
         return ServerState(model, state.aux | noise_model.tensors())
 
     def held_out_pattern(self, server_state: ServerState) -> Tensor | None:
