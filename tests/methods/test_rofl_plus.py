@@ -557,6 +557,7 @@ def test_honest_centroids_pass_the_check_in_every_round(name: str) -> None:
         ("fit/clients", lambda value: value + 2),
         ("fit/sure", lambda value: value + 1e4),
         ("fit/sure", lambda value: value - 30),
+        ("fit/sure", lambda value: torch.linspace(0, 20, 13).expand(3, -1)),  # surest of all if probabilities are even
         ("fit/counts", lambda value: value - 1e3),
         ("fit/confusion", lambda value: value + 100),
         ("fit/labels", lambda value: value * 1e6),

@@ -327,6 +327,9 @@ class NoiseModel:
             error = _ROUNDING * (sums[name].abs() + judged) + _SLACK  # (judges, temperatures)
             if not bool(((sums[name] >= low * judged - error) & (sums[name] <= high * judged + error)).all()):
                 return f"it has a number in {name!r} that {judged:.6g} samples cannot give"
+        rises = sums["fit/sure"].diff(dim=1)
+        if bool((rises > _ROUNDING * judged + 2 * _SLACK).any()):
+            return "it is sure of more samples at a higher temperature"
         if not are_possible(sums["fit/rate"], judged, self.pattern, _ROUNDING, _SLACK):
             return f"it has a number in 'fit/rate' that {judged:.6g} samples cannot give"
         return None
