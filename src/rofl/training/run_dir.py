@@ -92,6 +92,9 @@ class RunDir:
 
     def _no_run(self, sentence: str = "") -> UserError:
         """Return the error for a folder without a run, with a neighbouring run as a hint."""
+        if self.audit.is_unfinished:
+            again = f"rofl audit --model RUN --data PATH --out {self.path}, with the same run and data"
+            return UserError(f"The audit that wrote {self.path} was interrupted.", again)
         if not sentence:
             there = self.path.exists()
             sentence = (
