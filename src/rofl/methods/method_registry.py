@@ -61,7 +61,7 @@ class MethodRegistry(Registry[type[Method]]):
         if missing:
             raise UserError(
                 f"The method {name} lacks {', '.join(missing)}.",
-                "inherit from rofl.methods.Method; its help() explains each function",
+                "inherit from Method in rofl.methods; help(Method) explains each function",
             )
         return kind
 
