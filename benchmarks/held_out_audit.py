@@ -8,10 +8,10 @@ Each case goes the way of a user: arrays with owners, labels of which some are w
 """
 
 import argparse
-import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +20,11 @@ from torch import Tensor
 import rofl
 from benchmarks import stand_in_data
 from benchmarks.page_table import write_table
+from benchmarks.record_file import add_record, read_records
 from rofl.audit import average_precision, find_suspects
 from rofl.audit.held_out_noise import estimate_noise, judge_clients
 from rofl.audit.noise_estimation import noise_interval
 from rofl.audit.suspects import JudgedLabels, calibration_error, detection
-from rofl.data.atomic import atomic_write
 
 RECORDS = Path("benchmarks/records/held-out-audit.json")
 PAGE = Path("docs/decisions/0019-held-out-noise.md")
@@ -212,7 +212,7 @@ def _figures(judged: JudgedLabels, wrong: Tensor, rows: list[Tensor], deviation:
     )
 
 
-def table(records: dict[str, dict[str, object]]) -> str:
+def table(records: dict[str, Any]) -> str:
     """Return the finished cases as a Markdown table."""
     heads = ["case", "accuracy, mean over classes", "noise: true, fitted", "AP: before, now", "F1", "ECE", "flagged"]
     lines = ["| " + " | ".join([*heads, "clients within bounds"]) + " |"]
@@ -220,7 +220,7 @@ def table(records: dict[str, dict[str, object]]) -> str:
     for case in CASES:
         if case.name not in records:
             continue
-        found = json.loads(json.dumps(records[case.name]))
+        found = records[case.name]
         pairs = [(found["before"][key], found["now"][key]) for key in ("average_precision", "f1", "ece", "flagged")]
         cells = [", ".join("-" if value is None else f"{value:.3f}" for value in pair) for pair in pairs]
         within = f"{found['before']['within']}, {found['now']['within']} of {found['clients']}"
@@ -239,11 +239,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}, and run nothing")
     parser.add_argument("--workers", type=int, default=None, help="client processes; the digests do not depend on it")
     options = parser.parse_args()
-    records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
+    records = read_records(RECORDS)
     for case in [] if options.write else CASES:
         if case.name not in records:
-            records[case.name] = asdict(measure(case, options.workers))
-            atomic_write(RECORDS, json.dumps(records, indent=1) + "\n")
+            add_record(RECORDS, records, case.name, asdict(measure(case, options.workers)))
     if options.write:
         write_table(PAGE, _BEGIN, _END, table(records))
     print(table(records))

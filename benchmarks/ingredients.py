@@ -8,7 +8,6 @@ benchmarks/records/ingredients.json.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from statistics import mean, stdev
 
 import rofl
 from benchmarks.page_table import write_table
+from benchmarks.record_file import add_record, read_records
 from benchmarks.stand_ins import StandIn, stand_ins
-from rofl.data.atomic import atomic_write
 from rofl.training.run_dir import RunDir
 
 RECORDS = Path("benchmarks/records/ingredients.json")
@@ -55,7 +54,7 @@ class Figures:
     average_precision: float | None
 
 
-Records = dict[str, dict[str, float | None]]
+Records = dict[str, dict[str, float | None]]  # by `<stand-in> | <variant> | <seed>`
 
 
 def measure(stand_in: StandIn, variant: str, seed: int, workers: int | None = None) -> Figures:
@@ -76,12 +75,6 @@ def measure(stand_in: StandIn, variant: str, seed: int, workers: int | None = No
         run = rofl.run(rofl.preset("digits", method="rofl-plus", seed=seed, **settings), folder.path, workers=workers)
     audit = run.summary.audit
     return Figures(run.summary.test_accuracy or 0.0, audit.average_precision if audit else None)
-
-
-def read_records() -> Records:
-    """Return the figures of the finished cells, by `<stand-in> | <variant> | <seed>`."""
-    found: Records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
-    return found
 
 
 def tables(records: Records) -> str:
@@ -136,7 +129,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None, help="client processes; the digests do not depend on it")
     parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE}, and run nothing")
     options = parser.parse_args()
-    records = read_records()
+    records = read_records(RECORDS)
     chosen = [each for each in stand_ins() if each.name in _NAMES]
     for seed in [] if options.write else range(options.seeds):
         for stand_in in chosen:
@@ -144,9 +137,7 @@ def main() -> None:
                 key = f"{stand_in.name} | {variant} | {seed}"
                 if key in records or (options.stand_ins is not None and stand_in.group not in options.stand_ins):
                     continue
-                records[key] = asdict(measure(stand_in, variant, seed, options.workers))
-                atomic_write(RECORDS, json.dumps(records, indent=1) + "\n")
-                print(f"{key}: {records[key]}", flush=True)
+                add_record(RECORDS, records, key, asdict(measure(stand_in, variant, seed, options.workers)))
     if options.write:
         write_table(PAGE, _BEGIN, _END, tables(records))
     print(tables(records))

@@ -16,7 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 import rofl
-from benchmarks.stand_ins import PAGE, StandIn, read_records, stand_ins
+from benchmarks.record_file import read_records
+from benchmarks.stand_ins import PAGE, RECORDS, StandIn, stand_ins
 from rofl.data.atomic import atomic_write
 from rofl.data.federated import load_federated
 
@@ -41,7 +42,7 @@ def sklearn_accuracy(stand_in: StandIn, classifier: str, seed: int) -> float:
 
 def table() -> str:
     """Return a Markdown table with a row for each stand-in that is a table and has finished runs."""
-    records = read_records()
+    records = read_records(RECORDS)
     lines = ["| table | logistic regression | random forest | plain | rofl-plus |", "|---|---|---|---|---|"]
     for stand_in in stand_ins():
         if stand_in.group != "tables":

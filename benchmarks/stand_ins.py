@@ -9,7 +9,6 @@ benchmarks/records/stand-ins.json. All methods have the network, the steps and t
 """
 
 import argparse
-import json
 import platform
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import rofl
 from benchmarks.page_table import write_table
-from rofl.data.atomic import atomic_write
+from benchmarks.record_file import add_record, read_records
 from rofl.errors import UserError
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run
@@ -145,12 +144,6 @@ def _measure_cleanlab(stand_in: StandIn, seed: int) -> "CleanlabFigures":
     return measure_cleanlab(stand_in.settings, seed)
 
 
-def read_records() -> dict[str, dict[str, float | None]]:
-    """Return the figures of the finished cells, by `<stand-in> | <method> | <seed>`."""
-    found: dict[str, dict[str, float | None]] = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
-    return found
-
-
 def table(records: dict[str, dict[str, float | None]]) -> str:
     """Return the finished cells as a Markdown table, one row for each stand-in."""
     header = ["stand-in", "seeds", "plain: last 10 (best round)", "rofl", "rofl-plus", "AP / F1 of the suspects: plain"]
@@ -200,7 +193,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="read the figures of finished runs once more")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}, and run nothing")
     options = parser.parse_args()
-    records = read_records()
+    records = read_records(RECORDS)  # by `<stand-in> | <method> | <seed>`
     chosen = [each for each in stand_ins() if options.cells is None or each.group in options.cells]
     for stand_in in [] if options.write else chosen:
         for seed in range(min(stand_in.seeds, options.seeds or stand_in.seeds)):
@@ -217,10 +210,8 @@ def main() -> None:
                 except UserError as error:  # data that is not here
                     print(f"{key}: left out. {error}")
                     continue
-                records[key] = {**asdict(figures), "machine": f"{platform.machine()}, {platform.system()}"}  # type: ignore[dict-item]
-                RECORDS.parent.mkdir(parents=True, exist_ok=True)
-                atomic_write(RECORDS, json.dumps(records, indent=1) + "\n")
-                print(f"{key}: {figures}", flush=True)
+                machine = f"{platform.machine()}, {platform.system()}"
+                add_record(RECORDS, records, key, {**asdict(figures), "machine": machine})
     if options.write:
         write_table(PAGE, _BEGIN, _END, table(records))
     print(table(records))

@@ -16,9 +16,9 @@ import rofl
 from rofl.config.schema import Experiment
 from rofl.errors import UserError
 from rofl.federation.coordinator import _negotiate
-from rofl.federation.default_bounds import check_shares, with_bounds
 from rofl.federation.greeting_checks import Conditions, check_greeting
 from rofl.federation.masking.peers import Peer
+from rofl.federation.negotiate import check_shares, with_bounds
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_info import SiteInfo
 from tests.flow.called import rofl as call

@@ -48,7 +48,7 @@ def test_a_stranger_at_the_coordinators_port_is_not_taken_for_it(keys: Path, tmp
 def test_a_site_is_well_once_it_has_joined(tmp_path: Path) -> None:
     for text in ("", "no JSON\n"):
         (tmp_path / LOG_FILE).write_text(text)
-        with pytest.raises(UserError, match="is at work in"):
+        with pytest.raises(UserError, match="No coordinator and no site is running in"):
             check_health(tmp_path)
     (tmp_path / LOG_FILE).unlink()
     EventLog(tmp_path / LOG_FILE).write("joined", name="north")

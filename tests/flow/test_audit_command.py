@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -492,11 +495,60 @@ def test_new_data_is_judged_by_a_model(learnt: Path, audit: Any) -> None:
         assert name in out
     said = sorted(path.name for path in Path("deep/out").iterdir())
     assert said == [
+        ".lock",
         "audit.json",
         "features.safetensors",
         "left_out.txt",
         "suspects",
     ]  # and the page, which is not written here
+
+
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+
+last = sys.argv.pop(1)
+
+def kill_before(event, arguments):
+    if event == "os.rename" and Path(os.fsdecode(arguments[1])).name == last:  # atomic_write's
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(kill_before)
+from rofl.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("last", ["unfinished", "site 2.csv", "features.safetensors", "audit.json"])
+def test_the_same_command_repeats_an_audit_that_was_killed_while_it_wrote(
+    last: str, learnt: Path, audit: Any, refused: Any
+) -> None:
+    write_photos(Path("new"), each=2)
+    arguments = ["--model", learnt, "--data", "new", "--out", "out"]
+    killed = ["audit", *map(str, arguments), "--workers", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(rofl.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", KILLED_AT, last, *killed], env=environment, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    assert not Path("out/audit.json").exists()
+    Path("out/suspects").mkdir(exist_ok=True)
+    Path("out/suspects/gone.csv").write_text("a client that the data had at the first attempt")
+    assert "The audit that wrote out was interrupted. Try: rofl audit --model RUN" in refused("out")
+    audit(*arguments)
+    again = files(Path("out"))
+    audit("--model", learnt, "--data", "new", "--out", "fresh")
+    assert again == files(Path("fresh"))
+    assert "out already holds an audit. Try: rofl audit out repeats it" in refused(*arguments)
+    assert files(Path("out")) == again
+
+
+def test_a_folder_with_other_files_is_not_taken_for_an_interrupted_audit(learnt: Path, refused: Any) -> None:
+    write_photos(Path("new"), each=1)
+    Path("out").mkdir()
+    for name in ("unfinished", "thesis.txt"):
+        Path("out", name).write_text("years of work")
+    before = files(Path("out"))
+    assert "out exists and is not an empty folder." in refused("--model", learnt, "--data", "new", "--out", "out")
+    assert files(Path("out")) == before
 
 
 def test_a_folder_named_test_is_judged_too(learnt: Path, audit: Any) -> None:

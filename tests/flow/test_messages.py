@@ -1,5 +1,6 @@
 """What a user reads after a slip: one true sentence, with the next thing to try."""
 
+import ast
 import csv
 import os
 import shutil
@@ -234,3 +235,26 @@ def test_an_audit_without_a_suspect_says_so(folder: Path, tmp_path: Path, monkey
         "No label looks wrong: the model agrees with each of the 120, or is not sure enough to object." in done.stdout
     )
     assert "most suspicious" not in done.stdout
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    """The identities of all docstring nodes, and of the texts below attributes."""
+    bodies = [node.body for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
+    alone = [one.value for body in bodies for one in body if isinstance(one, ast.Expr)]
+    return {id(value) for value in alone}
+
+
+def test_no_message_names_a_page_that_is_not_installed() -> None:
+    """The wheel has no folder docs: messages, help texts and files for users must make sense without it."""
+    source = Path(package.__file__).parent
+    texts = 0
+    for path in source.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        skipped = _docstrings(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+                texts += 1
+                assert "docs/" not in node.value, f"{path.relative_to(source)}:{node.lineno}"
+    assert texts > 5000
+    for path in (*source.rglob("*.j2"), *source.rglob("*.js"), *source.rglob("*.toml")):
+        assert "docs/" not in path.read_text(), path.relative_to(source)

@@ -70,7 +70,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_where_it_stopped(tmp_path: Path) ->
         wait_for_lines(process, tmp_path / "run", 3)
         workers = children(process.pid)
         assert all(os.getpgid(worker) != process.pid for worker in workers)  # Ctrl-C is for the parent alone
-        with pytest.raises(UserError, match=r"^Another program is at work in .*/run\."):
+        with pytest.raises(UserError, match=r"^Another program is using .*/run\."):
             rofl.resume(tmp_path / "run", workers=0)
         os.killpg(process.pid, signal.SIGINT)
         said, _ = process.communicate()
@@ -301,10 +301,10 @@ def test_a_summary_that_is_not_about_the_model_is_an_error(tmp_path: Path) -> No
 
 def test_a_new_run_does_not_begin_where_another_one_begins(tmp_path: Path) -> None:
     """Both found the folder empty; the one that comes second finds it locked."""
-    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is at work in"):
+    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is using"):
         rofl.run(tiny(rounds=1), tmp_path / "run", workers=0)
     assert rofl.run(tiny(rounds=1), tmp_path / "run", workers=0).folder.is_dir()
-    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is at work in"):
+    with exclusive(tmp_path / "run", "program"), pytest.raises(UserError, match="Another program is using"):
         rofl.audit_run(tmp_path / "run", workers=0)
 
 

@@ -63,8 +63,7 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.checkpoint_files import Checkpoint
 from rofl.training.loop import load_or_init
 from rofl.training.records import AuditRecord
-from rofl.training.round_log import cut_round_log
-from rofl.training.run_dir import RunDir
+from rofl.training.run_dir import RunDir, cut_round_log
 from tests.audit import reviews
 from tests.data.test_dicom import RAMP, dicom
 from tests.data.user import places

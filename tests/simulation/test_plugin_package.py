@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,12 @@ def digest(folder: Path) -> str:
     return found
 
 
+def suspects(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (folder / "suspects").glob("*.csv")}
+
+
 @pytest.mark.slow
-def test_the_installed_package_runs_through_workers_and_resume(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_installed_package_runs_with_workers_resume_and_audit(environment: dict[str, str], tmp_path: Path) -> None:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     run = ["run", "digits", "--method", "fednova", *settings]
     done = command(environment, *run, "--workers", "2", "--out", str(tmp_path / "apart"))
@@ -52,6 +57,12 @@ def test_the_installed_package_runs_through_workers_and_resume(environment: dict
     again = command(environment, "resume", str(tmp_path / "apart"), "--workers", "2")
     assert again.returncode == 0, again.stderr
     assert digest(tmp_path / "apart") == digest(tmp_path / "here")
+    lists = suspects(tmp_path / "here")
+    assert len(lists) == 4
+    shutil.rmtree(tmp_path / "apart" / "suspects")
+    audited = command(environment, "audit", str(tmp_path / "apart"), "--workers", "2")
+    assert audited.returncode == 0, audited.stderr
+    assert suspects(tmp_path / "apart") == lists
 
 
 def test_without_the_package_its_names_are_unknown() -> None:

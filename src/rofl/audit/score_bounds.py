@@ -1,4 +1,4 @@
-"""Which sums of scores samples can have: a site that lies must stay within what its samples allow."""
+"""Bounds of the sums of scores that a site sends, from its number of samples and the label noise."""
 
 from torch import Tensor
 

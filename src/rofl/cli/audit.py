@@ -16,7 +16,8 @@ RunFolder = Annotated[
 ]
 ModelRun = Annotated[Path | None, typer.Option("--model", metavar="RUN", help="audit --data with this run's model")]
 NewData = Annotated[
-    Path | None, typer.Option("--data", metavar="PATH", help="new data; docs/own-data.md has the forms")
+    Path | None,
+    typer.Option("--data", metavar="PATH", help="new data: a folder of images, or a CSV, Parquet or .npz file"),
 ]
 Decisions = Annotated[
     list[Path] | None,

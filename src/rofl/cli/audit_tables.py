@@ -109,7 +109,7 @@ def export_lines(tool: Tool, written: Export) -> list[str]:
         "fiftyone": "fiftyone.Dataset.from_dir(PATH, fiftyone.types.FiftyOneImageClassificationDataset)",
         "datalab": "the tables of Datalab.get_issues() and get_issue_summary(); fill in corrected_label",
     }
-    return [f"{samples} for {tool}: {written.path}", f"Next: {steps[tool]}. Details: docs/label-tools.md"]
+    return [f"{samples} for {tool}: {written.path}", f"Next: {steps[tool]}."]
 
 
 def suspects_table(suspects: Sequence[SuspectRow]) -> Table:

@@ -20,7 +20,10 @@ Seed = Annotated[int | None, typer.Option("--seed", min=0, help="short for --set
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="number of runs each, with seeds 0, 1, ...")]
 Out = Annotated[Path | None, typer.Option("--out", help="the folder to write; a new one in runs/ if omitted")]
 Workers = Annotated[int | None, typer.Option("--workers", min=0, help="client processes; one per core if omitted")]
-Data = Annotated[Path | None, typer.Option("--data", metavar="PATH", help="your data; docs/own-data.md has the forms")]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="PATH", help="your data: a folder of images, or a CSV, Parquet or .npz file"),
+]
 Test = Annotated[
     Path | None, typer.Option("--test", metavar="PATH", help="its test part; default: in PATH, or held out")
 ]
@@ -32,7 +35,7 @@ Log = Annotated[list[str] | None, typer.Option("--log", metavar="NAME", help="te
 Dp = Annotated[
     float | None,
     typer.Option(
-        "--dp", min=0, metavar="NOISE", help="differential privacy, docs/privacy.md: clip 1 and this much noise"
+        "--dp", min=0, metavar="NOISE", help="differential privacy with this noise multiplier, and updates clipped to 1"
     ),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="no TLS and no keys: on this machine only")]

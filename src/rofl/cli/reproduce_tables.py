@@ -89,7 +89,7 @@ def ranking_output(board: Leaderboard) -> Table:
     """Return the methods by mean rank, with their accuracy in each setting."""
     columns = board.by_steps.columns
     table = Table(title=benchmark_note(board), title_justify="left", caption_justify="left")
-    table.caption = ranking_note(board.steps_ranking) + " * is told the noise ratio."
+    table.caption = ranking_note(board.steps_ranking) + " * gets the noise ratio as a setting."
     for heading in ("method", "rank", "in time", *columns):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     in_time = {method.name: f"{method.mean:.1f}" for method in board.time_ranking.methods}

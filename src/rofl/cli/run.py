@@ -26,7 +26,7 @@ from rofl.cli.options import (
 )
 
 _WHAT_TO_DO = """Nothing was named to train on. For example:
-  rofl run --data PATH     your images, table or texts (docs/own-data.md); rofl data check PATH looks at them first
+  rofl run --data PATH     your images, table or texts; rofl data check PATH checks them first
   rofl run digits          a small data set that comes with the package, half a minute; rofl presets lists all
   rofl demo                two methods side by side on wrong labels, a minute"""
 

@@ -35,7 +35,9 @@ def watch_command(
     if not is_loopback(host):
         if token_file is None and not stderr.is_terminal:  # what is printed may go to a log
             raise UserError("A page for other machines needs a token, and there is no terminal.", "--token-file FILE")
-        print_warning("The page and its token are sent unencrypted; see docs/watch.md.")
+        print_warning(
+            "The page and its token are sent unencrypted: use it in a trusted network, or through an SSH tunnel."
+        )
     token = read_token(token_file) if token_file else new_token()
     page = open_live_page(folder, PageAccess(host, token), port)
     _print_link(page, f" ({folder}); Ctrl-C ends the page, not the run", token_file)

@@ -20,7 +20,8 @@ from rofl.methods.postprocessors import Bfloat16, FixedPoint, GaussianDP, NormBo
 from rofl.methods.processed import with_postprocessors
 from rofl.models.model_registry import ModelSpec
 
-_HELP = "a value that fits; docs/settings.md lists all settings"
+_LISTED = "the config.toml of any run"
+_HELP = f"a value that fits; {_LISTED} lists all settings"
 _USER_DATA_TAU = {"rofl": "auto", "coteaching": 0.2}  # for an unknown noise ratio: estimated, or a guess
 
 
@@ -227,7 +228,7 @@ def parse_experiment(settings: Settings) -> Experiment:
         if first["type"] == "extra_forbidden":
             if isinstance(first["input"], Mapping) and first["input"]:
                 path.append(str(next(iter(first["input"]))))  # a misspelled table name
-            raise unknown("setting", ".".join(path), all_keys(settings), "docs/settings.md") from None
+            raise unknown("setting", ".".join(path), all_keys(settings), _LISTED) from None
         cause = first.get("ctx", {}).get("error", first["msg"])
         key = ".".join(part for part in path if "[" not in part and part not in ("int", "float"))
         raise UserError(f"{key}: {cause}." if key else f"{cause}.", _HELP) from None

@@ -7,12 +7,11 @@ from pathlib import Path
 from rofl.config.schema import Experiment
 from rofl.core.version import __version__
 from rofl.errors import UserError
-from rofl.federation.default_bounds import check_robust, check_shares, with_bounds
 from rofl.federation.event_log import LOG_FILE, EventLog
 from rofl.federation.federated_training import ServeCallbacks, train_with_sites
 from rofl.federation.final_reports import REPORTS_FILE
 from rofl.federation.masking.choice import conditions_of, with_masks
-from rofl.federation.negotiate import negotiate
+from rofl.federation.negotiate import check_robust, check_shares, negotiate, with_bounds
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.server_session import open_server

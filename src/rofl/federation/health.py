@@ -41,7 +41,7 @@ def check_health(folder: Path) -> str:
         last = json.loads((_read_end(folder / "federation-log.jsonl") or b"").splitlines()[-1])
         return one_line(f"The site is at work; the last entry of its log is {last['event']!r} at {last['time']}.")
     except (IndexError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"No coordinator and no site is at work in {folder}.", "rofl serve or rofl join") from error
+        raise UserError(f"No coordinator and no site is running in {folder}.", "rofl serve or rofl join") from error
 
 
 def _open(path: Path) -> BinaryIO | None:

@@ -1,6 +1,6 @@
-"""Choice of settings that suit all sites, from the descriptions of their own data."""
+"""The settings of a federation: choices that suit all sites' data, and default bounds on a site's influence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from rofl.config.overrides import apply_overrides
@@ -10,6 +10,8 @@ from rofl.core.settings import Settings
 from rofl.data.user import TextEncoder, agree_on_columns, count_features, parse_columns
 from rofl.data.user.names import natural
 from rofl.errors import UserError
+from rofl.federation.masking.peers import FEWEST
+from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_info import SiteInfo
 
 
@@ -46,6 +48,53 @@ def negotiate(sites: Sequence[SiteInfo], changes: Settings, clients: int = 0) ->
     at_sites = {"data.name": "own", "data.classes": classes, "data.side": side, "data.channels": max(channels)}
     chosen = choose_settings(summary, apply_overrides({}, changes), "federation", clients=clients or len(sites))
     return parse_experiment(apply_overrides(chosen, {**at_sites, "data.partition": "iid", **changes}))
+
+
+def with_bounds(experiment: Experiment, config: ServerConfig) -> Experiment:
+    """Return the experiment with bounds on updates and with rollback, unless the user set them.
+
+    Args:
+        experiment: The settings.
+        config: The coordinator's configuration; `config.settings` has the settings that the user changed.
+    """
+    wanted = {name: True for name in ("on", "rollback") if f"bounds.{name}" not in config.settings}
+    return experiment.model_copy(update={"bounds": experiment.bounds.model_copy(update=wanted)})
+
+
+def check_robust(experiment: Experiment, masks: bool) -> None:
+    """Refuse a robust mean if sums are masked.
+
+    Args:
+        experiment: The settings.
+        masks: Whether sums are masked, or are masked by default.
+
+    Raises:
+        UserError: If both are requested.
+    """
+    if experiment.server.robust != "none" and masks:
+        problem = f"--robust {experiment.server.robust} needs the update of each site, and masks hide it."
+        raise UserError(problem, '--no-masks, where the policies of the sites say masks = "any"; or no --robust')
+
+
+def check_shares(sites: Iterable[SiteInfo], experiment: Experiment) -> None:
+    """Refuse to start a run in which one of three or more sites declares nearly all samples.
+
+    Such a site would determine the model alone.
+
+    Args:
+        sites: The greetings of the sites.
+        experiment: The settings.
+
+    Raises:
+        UserError: If a site's share is above `bounds.max_share`.
+    """
+    known, most = list(sites), experiment.bounds.max_share
+    total = sum(site.samples for site in known)
+    for site in known if experiment.bounds.on and len(known) >= FEWEST else ():
+        if site.samples > most * total:
+            problem = f"{site.name} says that it has {site.samples} of all {total} samples"
+            hint = f"--set bounds.max_share=1 if that is true; it is {most:g}"
+            raise UserError(f"{problem}: its updates would determine the model.", hint)
 
 
 def _negotiate_tables(sites: Sequence[SiteInfo], changes: Settings, clients: int) -> Experiment:

@@ -16,7 +16,7 @@ from rofl.training.records import RunSummary, SiteRecord
 from rofl.training.run_dir import RunDir
 from rofl.training.run_outcome import training_summary
 from rofl.training.run_progress import Trained
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from pathlib import Path
 from rofl.data.user.names import plural
 from rofl.federation.credentials import ServerCredentials
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal.control import Control
 from rofl.federation.flower_internal.processes import free_port, new_secret, start_superlink
-from rofl.federation.flower_internal.runtime import TaskClient, server_grid
+from rofl.federation.flower_internal.superlink import Control, TaskClient, server_grid
 from rofl.federation.gateway.process import Gateway, make_settings
 from rofl.federation.server_config import ServerConfig
 from rofl.federation.site_info import SITES_FILE, SitesFile

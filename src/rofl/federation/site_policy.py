@@ -89,7 +89,7 @@ class SitePolicy(Spec):
     )
     min_privacy_noise: Annotated[float, Field(ge=0)] = Field(
         0.0,
-        description="The smallest noise of differential privacy (docs/privacy.md) on what the coordinator sees: a "
+        description="The smallest noise of differential privacy on what the coordinator sees: a "
         "masked sum, or this site's update; 0 allows runs without it.",
     )
     max_privacy_clip: Annotated[float, Field(gt=0)] = Field(
@@ -122,7 +122,7 @@ class SitePolicy(Spec):
 
     def to_toml(self) -> str:
         """Return the content of a policy file, with a comment above each condition."""
-        lines = ["# Limits on the coordinator's requests. rofl join reads this file; docs/security.md explains it."]
+        lines = ["# Limits on the coordinator's requests. rofl join reads this file before anything is sent."]
         for name, value in self.model_dump(mode="json").items():
             lines += ["", f"# {type(self).model_fields[name].description}", tomli_w.dumps({name: value}).strip()]
         return "\n".join(lines) + "\n"

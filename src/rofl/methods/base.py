@@ -158,10 +158,11 @@ class Method(Protocol):
         return self
 
     def held_out_pattern(self, server_state: ServerState) -> torch.Tensor | None:
-        """Return the pattern of wrong labels (K, K) for which held-out labels are to be judged after a round.
+        """Return where wrong labels go, (K, K): the share of class i's wrong labels that are labelled j.
 
-        It is distributed over the other classes, with rows that sum to 1 and no label that is impossible. By default
-        None: the method does not use held-out labels.
+        The engine fits the rate of wrong labels to held-out samples with this pattern after each round, and passes it
+        to `with_held_out_noise`. Rows sum to 1, the diagonal is 0, and all other entries are above 0. By default None:
+        the method does not use held-out labels.
         """
         return None
 

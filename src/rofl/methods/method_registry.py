@@ -59,7 +59,10 @@ class MethodRegistry(Registry[type[Method]]):
         abstract: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
         missing = [member for member in _MEMBERS if member in abstract or not callable(getattr(kind, member, None))]
         if missing:
-            raise UserError(f"The method {name} lacks {', '.join(missing)}.", "inherit from Method; docs/new-method.md")
+            raise UserError(
+                f"The method {name} lacks {', '.join(missing)}.",
+                "inherit from Method in rofl.methods; help(Method) explains each function",
+            )
         return kind
 
 

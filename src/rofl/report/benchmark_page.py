@@ -106,7 +106,7 @@ def _costs(board: Leaderboard) -> Section:
     lead = (
         "Passes: forward and backward passes of a sample through a network in a local epoch; a method with more passes "
         "gets fewer rounds. Seconds are measured on one core. Kept: the data that a client stores between its rounds. "
-        "Memory: the peak of the run's process, less its memory before the run. * is told the noise ratio."
+        "Memory: the peak of the run's process, less its memory before the run. * gets the noise ratio as a setting."
     )
     return Section(
         render("benchmark_table.html.j2", heading="What a method costs", lead=lead, columns=_COSTS, rows=rows)

@@ -1,5 +1,6 @@
 """Reads and writes the files of an audit in a run folder: suspects, other issues, features, estimated label noise."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,11 @@ from rofl.data.regular_file import read_regular
 from rofl.data.user.names import safe_names
 from rofl.errors import UserError
 from rofl.training.records import AuditRecord
-from rofl.training.run_files import first_problem, read_text
+from rofl.training.run_files import LOCK_FILE, first_problem, read_text
+
+_UNFINISHED = "unfinished"  # marks the folder of an audit of new data until audit.json is written
+_LISTS = ("suspects", "issues")  # folders with a CSV file per client
+_SINGLE_FILES = ("features.safetensors", "left_out.txt", "encoder.json")
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,23 @@ class AuditFiles:
     """The files of an audit in a run folder."""
 
     path: Path
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an audit of new data was interrupted while it wrote its files here, and nothing else is here."""
+        if not self.path.is_dir() or (self.path / "audit.json").exists():
+            return False
+        # a killed atomic_write leaves `.name.new`
+        names = {re.sub(r"^\.(.+)\.new$", r"\1", each.name) for each in self.path.iterdir()}
+        own = {_UNFINISHED, LOCK_FILE, "audit.json", *_LISTS, *_SINGLE_FILES}
+        return _UNFINISHED in names and names <= own
+
+    def begin(self) -> None:
+        """Mark an audit of new data as unfinished until `write_record`; delete the files of an interrupted one."""
+        lists = [path for folder in _LISTS for path in (self.path / folder).glob("*.csv")]
+        for path in (*lists, *(self.path / name for name in _SINGLE_FILES)):
+            path.unlink(missing_ok=True)
+        atomic_write(self.path / _UNFINISHED, "The audit that writes this folder has not finished.\n")
 
     def write(self, result: AuditResult) -> None:
         """Write a list per client, and the features; a client's file holds only its own samples."""
@@ -59,8 +81,9 @@ class AuditFiles:
         return sort_issues(issue for path in paths for issue in read_issues(path))
 
     def write_record(self, record: AuditRecord) -> None:
-        """Write audit.json, which marks the folder of an audit of new data."""
+        """Write audit.json, which marks the folder of a finished audit of new data."""
         atomic_write(self.path / "audit.json", record.to_json())
+        (self.path / _UNFINISHED).unlink(missing_ok=True)
 
     def read_record(self) -> AuditRecord | None:
         """Return the record in audit.json, or None if this is not the folder of an audit of new data.

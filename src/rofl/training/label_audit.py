@@ -23,7 +23,7 @@ from rofl.training.inputs import dataset_of, load_inputs
 from rofl.training.local_engine import predict_held_out, start_simulation
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
-from rofl.training.run_files import exclusive
+from rofl.training.run_files import LOCK_FILE, exclusive
 
 _NEVER = 2.0  # above every probability: no suggestion is used
 
@@ -74,7 +74,7 @@ def audit_data(
     Args:
         model: the directory of the finished run.
         data: a folder, manifest, .npz file or table, in the forms of docs/own-data.md.
-        out: a new folder for the lists of suspects.
+        out: a new folder for the lists of suspects; the files of an interrupted audit in it are replaced.
         workers: processes; one per core by default, 0 for this process.
         data_dir: the folder of published data sets; $ROFL_DATA by default.
         progress: called with the number of decoded images and their total.
@@ -82,9 +82,22 @@ def audit_data(
     Raises:
         UserError: the run is not finished, the data has classes that the model does not know, or `out` is in use.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists and is not an empty folder.", "another --out")
+    _check_unused(out)  # before the data is decoded, which may take minutes
     return _judge(FinishedModel.read(model), data, RunDir(out), workers, data_dir, progress)
+
+
+def _check_unused(out: Path) -> None:
+    """Refuse a folder for an audit of new data unless it is missing, empty or of an interrupted audit.
+
+    Raises:
+        UserError: there is something else in it, such as a finished audit.
+    """
+    files = RunDir(out).audit
+    if files.read_record() is not None:
+        raise UserError(f"{out} already holds an audit.", f"rofl audit {out} repeats it, rofl report {out} its page")
+    is_empty = not out.exists() or (out.is_dir() and {each.name for each in out.iterdir()} <= {LOCK_FILE})
+    if not is_empty and not files.is_unfinished:
+        raise UserError(f"{out} exists and is not an empty folder.", "another --out")
 
 
 def _judge(
@@ -102,11 +115,15 @@ def _judge(
         logits, features = simulation.predict(saved, "train", len(federated.labels))
     held_out = logits, federated.labels  # the model was trained with none of them
     result = audit_labels(federated, saved.aux.get("centroids"), logits, features, held_out=held_out)
-    folder.audit.write(result)
-    folder.write_left_out(federated.images.unreadable)
-    folder.model.write_encoder(model.encoder)
-    folder.audit.write_record(model.record(federated.spec.data, result.metrics().estimated))
-    return result
+    with exclusive(folder.path, "program"):
+        if folder.audit.read_record() is None:
+            _check_unused(folder.path)  # another audit may have started here while the data was judged
+            folder.audit.begin()
+        folder.audit.write(result)
+        folder.write_left_out(federated.images.unreadable)
+        folder.model.write_encoder(model.encoder)
+        folder.audit.write_record(model.record(federated.spec.data, result.metrics().estimated))
+        return result
 
 
 def next_audit_dir(data: Path) -> Path:
@@ -206,5 +223,5 @@ def _uncorrected(federated: FederatedDataset, data_dir: Path | None) -> Tensor:
 
 def _finished(folder: RunDir) -> tuple[Experiment, RunSummary, ServerState]:
     """Return the settings, summary and saved model of a finished run."""
-    summary = folder.read_summary()
-    return folder.read_experiment(), summary, folder.checkpoints.read_saved_model(summary)
+    experiment, summary = folder.read_experiment(), folder.read_summary()
+    return experiment, summary, folder.checkpoints.read_saved_model(summary)

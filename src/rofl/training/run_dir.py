@@ -1,6 +1,10 @@
-"""The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features."""
+"""The files of a run: settings, rounds, checkpoint, client states, summary, suspects, features.
+
+metrics.jsonl, a line per round, is refused if it was changed: the best round and an early stop depend on it.
+"""
 
 import difflib
+import hashlib
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,13 +19,13 @@ from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
 from rofl.training.audit_files import AuditFiles
 from rofl.training.checkpoint_files import CheckpointFiles
-from rofl.training.model_files import ModelFiles
 from rofl.training.records import RoundRecord, RunSummary
-from rofl.training.round_log import format_record, read_round_log
 from rofl.training.run_files import first_problem
+from rofl.training.saved_model.model_files import ModelFiles
 
 _NAMES = TypeAdapter(list[str])
 _MOST_NAMES = 2**20  # bytes of clients.json
+_LOG_HINT = "a copy of the file as it was, or a new run"
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,9 @@ class RunDir:
 
     def _no_run(self, sentence: str = "") -> UserError:
         """Return the error for a folder without a run, with a neighbouring run as a hint."""
+        if self.audit.is_unfinished:
+            again = f"rofl audit --model RUN --data PATH --out {self.path}, with the same run and data"
+            return UserError(f"The audit that wrote {self.path} was interrupted.", again)
         if not sentence:
             there = self.path.exists()
             sentence = (
@@ -103,12 +110,24 @@ class RunDir:
         atomic_write(self.path / "config.toml", chosen.toml())
 
     def read_history(self) -> list[RoundRecord]:
-        """Return a record per round; a truncated last line is ignored.
+        """Return a record per round; a last line that was cut short when the run was killed is ignored.
 
         Raises:
-            UserError: the file is damaged before its last line.
+            UserError: the file cannot be read, an earlier line is damaged, or a round is missing.
         """
-        return read_round_log(self.log_path)
+        lines = _split_lines(_read_log(self.log_path))
+        records: list[RoundRecord] = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = RoundRecord.model_validate_json(line)
+            except ValidationError as error:
+                if number == len(lines):
+                    break
+                raise UserError(f"Line {number} of {self.log_path} is damaged.", _LOG_HINT) from error
+            if record.round != number:
+                raise UserError(f"Line {number} of {self.log_path} is about round {record.round}.", _LOG_HINT)
+            records.append(record)
+        return records
 
     def write_history(self, records: Iterable[RoundRecord]) -> None:
         """Write all records at once."""
@@ -152,3 +171,52 @@ class RunDir:
             return _NAMES.validate_json(read_regular(self.path / "clients.json", _MOST_NAMES, follow=False))
         except (OSError, ValidationError):
             return []
+
+
+def cut_round_log(path: Path, kept: int, checked: int, digest: str) -> "hashlib._Hash":
+    """Truncate the file after some lines, after a check that they are those of the checkpoint.
+
+    Args:
+        path: the file.
+        kept: the number of lines to keep.
+        checked: the number of lines that the checkpoint covers.
+        digest: their SHA-256 in the checkpoint; "" in checkpoints of earlier versions.
+
+    Returns:
+        The SHA-256 of the kept lines, to be updated with later ones.
+
+    Raises:
+        UserError: lines are missing, or one was changed.
+    """
+    raw = _read_log(path)
+    lines = _split_lines(raw)
+    if kept < checked:
+        raise UserError(f"{path} has {kept} rounds, and the checkpoint was written after {checked}.", _LOG_HINT)
+    if digest not in ("", hashlib.sha256(_join_lines(lines[:checked])).hexdigest()):
+        raise UserError(f"{path} was changed since the checkpoint was written.", _LOG_HINT)
+    content = _join_lines(lines[:kept])
+    if content != raw:
+        atomic_write(path, content)
+    return hashlib.sha256(content)
+
+
+def format_record(record: RoundRecord) -> str:
+    """Return the line of a round."""
+    return record.model_dump_json() + "\n"
+
+
+def _read_log(path: Path) -> bytes:
+    try:
+        return read_regular(path, follow=False)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}).", _LOG_HINT) from error
+
+
+def _split_lines(raw: bytes) -> list[bytes]:
+    return raw.removesuffix(b"\n").split(b"\n") if raw else []
+
+
+def _join_lines(lines: Sequence[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)

@@ -73,7 +73,7 @@ def exclusive(folder: Path, command: str, links: bool = False) -> Iterator[None]
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise UserError(f"Another {command} is at work in {folder}.", "wait for it, or another --out") from error
+        raise UserError(f"Another {command} is using {folder}.", "wait for it, or another --out") from error
     except OSError as error:
         raise UserError(write_problem(folder, error), "another --out") from error
     try:

@@ -19,7 +19,7 @@ from rofl.training.records import FORMAT, LAST_ROUNDS, NoiseRecord, RoundRecord,
 from rofl.training.run_dir import RunDir
 from rofl.training.run_monitor import unresolved
 from rofl.training.run_progress import Trained
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 
 
 def summarize(experiment: Experiment, result: AuditResult, trained: Trained, logits: Tensor) -> RunSummary:

@@ -15,8 +15,7 @@ from rofl.training.engine_protocol import Engine
 from rofl.training.held_out import Evaluation
 from rofl.training.records import LAST_ROUNDS, RoundRecord
 from rofl.training.rollback import KEPT, Rollback
-from rofl.training.round_log import cut_round_log, format_record
-from rofl.training.run_dir import RunDir
+from rofl.training.run_dir import RunDir, cut_round_log, format_record
 from rofl.training.run_monitor import RunMonitor
 
 

@@ -49,7 +49,7 @@ def read_review(path: Path, samples: Sequence[str], classes: Sequence[str], give
         old = one.given or (classes[as_given[one.sample]] if one.sample in as_given else "")
         decisions.append(Decision(one.client, one.sample, old, one.label != old, one.label))
     if not decisions:
-        raise UserError(f"{file} has no decision: nothing in it was reviewed.", "docs/label-tools.md")
+        raise UserError(f"{file} has no decision: nothing in it was reviewed.", "an export made after the review")
     check_decisions(file, decisions, samples, classes, given)
     return decisions
 

@@ -18,7 +18,7 @@ from rofl.data.user.table_columns import cell_text
 from rofl.data.user.text_encoder import TEXT
 from rofl.errors import UserError
 
-NO_LABEL = "?"  # in the place of a label that is not read
+NO_LABEL = "?"  # stands for a label that is not read
 LABELS = ("label", "labels", "target")  # names of the column of labels; the first that is there
 TEXTS = ("text", "sentence", "content")
 _TRAIN, _TEST = "train", "test"  # names of splits; others are left out

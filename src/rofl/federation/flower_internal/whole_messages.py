@@ -5,7 +5,7 @@ field for its content, which Flower itself leaves empty and the SuperLink passes
 parts as always: the SuperLink stores a part once for all sites, and the gateway streams it.
 
 The first request to a site travels in parts, too, and so do its replies until a whole message has arrived. An older
-version on either side can read that, and is told that its protocol is another one.
+version on either side can read these parts, and refuses the other protocol with a sentence.
 """
 
 from flwr.app import Error, Message

@@ -19,7 +19,7 @@ from rofl.simulation.network_spec import NetworkSpec
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
 from rofl.training.runner import Run
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 from rofl.training.saved_model.trained_model import TrainedModel
 from rofl.training.saved_model.weights_file import read_weights_file
 

@@ -9,7 +9,7 @@ from rofl.core.classification import Classification
 from rofl.data.preprocessing import ImagePreprocessing, TextPreprocessing
 from rofl.training.records import RunSummary
 from rofl.training.run_dir import RunDir
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$-])")  # characters with a meaning in Markdown or HTML
 

@@ -18,7 +18,7 @@ from rofl.data.user.names import list_some
 from rofl.errors import UserError
 from rofl.methods.inference import CHUNK
 from rofl.models import Network
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 from rofl.training.saved_model.raw_module import raw_module
 
 OnPredicted = Callable[[int, int], None]  # called with the numbers of processed samples and of all samples

@@ -8,7 +8,7 @@ from safetensors import SafetensorError, safe_open
 from rofl.core.tensors import Tensors
 from rofl.errors import UserError
 from rofl.methods.weights import model_weights
-from rofl.training.saved_model.model_record import ModelRecord
+from rofl.training.saved_model.model_files import ModelRecord
 from rofl.training.saved_model.trained_model import TrainedModel
 
 _KEY = "rofl"  # of the record in the file's metadata

@@ -1,19 +1,24 @@
-"""Execution of a Flower run in this process.
+"""Clients of a SuperLink on this machine: its control API starts a run, and its runtime API hands the run out.
 
 By default, Flower starts a new process for a run, which installs and runs the code of the run's app bundle. Here the
 coordinator's own process acquires the run from its SuperLink. This needs parts of flwr that may change with any
 version, hence the exact version in pyproject.toml (decision 9).
 """
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import httpx
+from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import SubStatus
-from flwr.common.serde import run_from_proto
+from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
 from flwr.supercore.constant import TaskType
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
@@ -28,6 +33,62 @@ from rofl.federation.flower_internal.careful_grid import CarefulGrid
 _POLL = 0.05  # seconds
 _RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
 _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+_APP = """[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "rofl-run"
+version = "1.0.0"
+description = "a run of rofl"
+license = { file = "LICENSE" }
+dependencies = ["flwr>=1.41.0"]
+
+[tool.flwr.app]
+publisher = "rofl"
+fab-format-version = 1
+flwr-version-target = "1.41.0"
+
+[tool.flwr.app.components]
+serverapp = "rofl.federation.apps:server_app"
+clientapp = "rofl.federation.apps:client_app"
+
+[tool.flwr.app.config]
+"""
+
+
+class Control:
+    """A client of the SuperLink's control API, which registers nodes and starts runs; it is open on loopback only.
+
+    Args:
+        address: The SuperLink's host and port.
+        ca: The certificate of the authority that signed the SuperLink's; None for plain HTTP.
+    """
+
+    def __init__(self, address: str, ca: bytes | None) -> None:
+        self._client = ControlHttpClient.from_server_address(
+            server_address=address,
+            insecure=ca is None,
+            root_certificates=ca,
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="rofl")],
+        )
+
+    def register(self, public_key: bytes) -> None:
+        """Admit the node with this public key."""
+        self._client.RegisterNode(RegisterNodeRequest(public_key=public_key))
+
+    def start_run(self) -> int:
+        """Start a run and return its id.
+
+        Flower requires an app bundle for a run. This one holds no code, since each side runs its installed rofl.
+        """
+        content, _ = build_fab_from_files({"pyproject.toml": _APP.encode(), "LICENSE": b"Apache-2.0\n"})
+        fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
+        return int(self._client.StartRun(StartRunRequest(fab=fab_to_proto(fab))).run_id)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
 
 
 class TaskClient:
