@@ -111,3 +111,18 @@ def test_a_hostile_site_stops_nobody(tmp_path: Path) -> None:
         assert all(set(entry["dropped"]) <= {"1"} for entry in people.history())
         assert sum(bool(entry["dropped"]) for entry in people.history()) >= 8
         assert people.summary()["sites"].keys() >= {"north", "south"}
+
+
+@pytest.mark.slow
+def test_a_site_that_says_that_it_is_away_is_not_waited_for(tmp_path: Path) -> None:
+    """What the SuperLink itself says about sites that are not connected, a site cannot say."""
+    address = f"127.0.0.1:{free_port()}"
+    with People(tmp_path) as people:
+        settings = {**LONG, "clients": 3, "cohort": 3, "rounds": 3, "guard": "off"}
+        where = ("--insecure", "--no-masks", "--address", address, "--out", "run")
+        coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+        for client in range(3):
+            words = ("join", "--server", address, "--insecure", "--client", str(client))
+            people.rofl(f"site-{client}", *words, bad="away" if client == 1 else "")
+        assert coordinator.code(300) == 0, coordinator.said()
+        assert [entry["dropped"] for entry in people.history()] == [{"1": "away"}] * 3
