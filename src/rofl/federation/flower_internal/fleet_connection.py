@@ -5,6 +5,7 @@ calls, with the same signatures. A call that fails ends the connection; a new co
 """
 
 import ssl
+import threading
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,6 @@ from typing import Self
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 from flwr.common.serde import message_from_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
@@ -25,7 +25,6 @@ from flwr.proto.fleet_pb2 import (
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
@@ -43,6 +42,8 @@ from rofl.federation.flower_internal.whole_messages import is_whole, part_ids, t
 _NOT_READY = 503  # the status of the gateway while there is no SuperLink
 _TIMEOUT = 30.0  # seconds for a call; longer than the gateway holds one
 _MOST_BYTES = 2**31  # of one message
+_BEAT = 5.0  # seconds between two signs of life; Flower's own sender waits about 20
+_INTERVAL = 15.0  # that the SuperLink is told: without a sign of life for twice as long, it counts a site as away
 _LAST_CALLS = 3.0  # seconds for each call at the end, when the coordinator may be gone
 
 
@@ -73,6 +74,7 @@ class FleetConnection:
         self._reads_whole = False  # whether the coordinator has sent a whole message
         self._forgotten = False  # whether the SuperLink no longer knows this connection
         self._confirm: ConfirmMessageReceivedRequest | None = None
+        self._closing = threading.Event()
         self.node = 0
 
     def __enter__(self) -> Self:
@@ -85,21 +87,21 @@ class FleetConnection:
         try:
             if self._registers:
                 self._client.RegisterNode(RegisterNodeFleetRequest(public_key=public))
-            request = ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+            request = ActivateNodeRequest(public_key=public, heartbeat_interval=_INTERVAL)
             self.node = self._client.ActivateNode(request).node_id
         except (httpx.HTTPError, ValueError) as error:
             self._client.close()
             starting = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == _NOT_READY
             raise (NotReadyError if starting else ConnectionLostError)(_reason(error)) from error
-        self._heartbeat = HeartbeatSender(self._beat)
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
         self._heartbeat.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._heartbeat.is_running:
-            self._heartbeat.stop()
+        self._closing.set()
+        self._heartbeat.join()
         self._client.close()
         self.deactivate(self.node)
         if self._registers:
@@ -177,13 +179,12 @@ class FleetConnection:
             raise ValueError("it is no message")
         return message
 
-    def _beat(self) -> bool:
-        request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
-        try:
-            self._forgotten = not self._client.SendNodeHeartbeat(request).success
-        except (httpx.HTTPError, RuntimeError, ValueError):
-            return False  # it is sent again soon
-        return True
+    def _beat(self) -> None:
+        """Send signs of life until the connection is closed."""
+        request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=_INTERVAL)
+        while not self._closing.wait(_BEAT):
+            with suppress(httpx.HTTPError, RuntimeError, ValueError):  # the next one is soon
+                self._forgotten = not self._client.SendNodeHeartbeat(request).success
 
     def _open(self, timeout: float) -> FleetHttpClient:
         signs = NodeAuthHttpInterceptor(self._key, self._key.public_key())
