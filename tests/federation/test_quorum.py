@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
-from flwr.app import Error
+from flwr.app import Context, Error, Message
 from flwr.common.constant import ErrorCode
 
 from rofl.core.tensors import digest
@@ -18,6 +18,7 @@ from rofl.federation import messaging
 from rofl.federation.credentials import ServerCredentials, SiteCredentials, revoke_sites
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.gateway.admission import Admission, AdmittedKey, RefusedError, signed_headers
+from rofl.federation.greeting_checks import Conditions
 from rofl.federation.issue_credentials import make_credentials
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
@@ -26,8 +27,9 @@ from rofl.federation.site_discovery import Stragglers
 from rofl.federation.site_info import SitesFile
 from rofl.federation.site_keys import KeyWatch, SiteKeys
 from rofl.federation.site_registry import SiteRegistry
+from tests.federation.in_memory_grid import InMemoryGrid
 from tests.federation.masking.masked import MaskedGrid
-from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
+from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, greeting, light
 from tests.federation.test_in_memory import begin
 
 
@@ -196,6 +198,28 @@ def test_a_site_that_is_lost_again_and_again_is_set_aside(monkeypatch: pytest.Mo
         dropped.append(engine.run_round(state, index).dropped)
     assert dropped[:2] == [{1: "its connection was lost"}] * 2
     assert dropped[2] == {1: "it is set aside until it answers"}
+
+
+def test_a_site_that_connects_again_does_not_have_more_samples_than_before(tmp_path: Path) -> None:
+    """Its counts and its weight may be as large as it declared; nor does a restart of the coordinator forget that."""
+    declared, messages = {1: 20}, list[str]()
+
+    def answer(message: Message, context: Context) -> Message:
+        client = int(context.node_config["partition-id"])
+        return Message(greeting(client=client, samples=declared.get(client, 20)), reply_to=message)
+
+    keys, memory = SiteKeys(dict(zip(KEYS, range(3), strict=True)), NAMES), SitesFile(tmp_path / "sites.json")
+    grid = InMemoryGrid(answer, [{"partition-id": client} for client in range(3)], KEYS)  # type: ignore[arg-type]
+    request = RoundRequest(light().toml())
+    SiteRegistry(grid, 3, keys, memory=memory).wait_for_sites(request, 1)
+    declared[1] = 30
+    for begun in (True, False):
+        registry = SiteRegistry(grid, 3, keys, messages.append, memory=memory)
+        registry.conditions = Conditions(max_share=0.75, begun=begun)
+        registry.discover(request)
+        registry.discover(request)
+        assert registry.samples(1) == (20 if begun else 30)
+    assert "east says that it has 30 samples, and had 20 when the run began." in messages
 
 
 def test_a_resume_goes_on_without_a_site_that_is_gone_for_good(tmp_path: Path) -> None:
