@@ -3,6 +3,7 @@
 HOW is what is wrong with its updates (see SPOILT), or one of these:
 
 - `pause:ROUND:FILE`: it sleeps in that round until it is killed, unless FILE is there, which it makes first.
+- `late:ROUND:SECONDS`: it trains for so long in that round, and as usual in others.
 - `shares`: the shares of its masks that it sends to the other sites cannot be read.
 - `empty`: it has no sample. `old` or `newer`: its protocol is another.
 - `hostile`: it answers the first question like an honest site, and everything else with a message of
@@ -70,6 +71,8 @@ def spoil(how: str) -> None:
         if kind == "pause" and index == int(number) and not Path(file).exists():
             Path(file).touch()
             time.sleep(600)
+        if kind == "late" and index == int(number):
+            time.sleep(float(file))
         update, state = train(self, server_state, index, state, cautious)
         return SPOILT[kind](update) if kind in SPOILT else update, state
 

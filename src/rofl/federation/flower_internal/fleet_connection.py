@@ -5,7 +5,6 @@ calls, with the same signatures. A call that fails ends the connection; a new co
 """
 
 import ssl
-import threading
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -37,12 +36,12 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import one_line
+from rofl.federation.flower_internal.heartbeat import Heartbeat
 from rofl.federation.flower_internal.whole_messages import is_whole, part_ids, to_outgoing
 
 _NOT_READY = 503  # the status of the gateway while there is no SuperLink
 _TIMEOUT = 30.0  # seconds for a call; longer than the gateway holds one
 _MOST_BYTES = 2**31  # of one message
-_BEAT = 5.0  # seconds between two signs of life; Flower's own sender waits about 20
 _INTERVAL = 15.0  # that the SuperLink is told: without a sign of life for twice as long, it counts a site as away
 _LAST_CALLS = 3.0  # seconds for each call at the end, when the coordinator may be gone
 
@@ -74,7 +73,7 @@ class FleetConnection:
         self._reads_whole = False  # whether the coordinator has sent a whole message
         self._forgotten = False  # whether the SuperLink no longer knows this connection
         self._confirm: ConfirmMessageReceivedRequest | None = None
-        self._closing = threading.Event()
+        self._heartbeat = Heartbeat(self._beat)
         self.node = 0
 
     def __enter__(self) -> Self:
@@ -93,15 +92,13 @@ class FleetConnection:
             self._client.close()
             starting = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == _NOT_READY
             raise (NotReadyError if starting else ConnectionLostError)(_reason(error)) from error
-        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
-        self._heartbeat.start()
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()
-        self._heartbeat.join()
+        self._heartbeat.__exit__(kind, error, trace)
         self._client.close()
         self.deactivate(self.node)
         if self._registers:
@@ -180,11 +177,8 @@ class FleetConnection:
         return message
 
     def _beat(self) -> None:
-        """Send signs of life until the connection is closed."""
         request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=_INTERVAL)
-        while not self._closing.wait(_BEAT):
-            with suppress(httpx.HTTPError, RuntimeError, ValueError):  # the next one is soon
-                self._forgotten = not self._client.SendNodeHeartbeat(request).success
+        self._forgotten = not self._client.SendNodeHeartbeat(request).success
 
     def _open(self, timeout: float) -> FleetHttpClient:
         signs = NodeAuthHttpInterceptor(self._key, self._key.public_key())
