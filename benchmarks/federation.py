@@ -1,6 +1,7 @@
 """Five hospitals on one machine: real processes, TLS, keys, masks, 40 % wrong labels; one is killed, one poisons.
 
-Ends with the accuracy of a clean local run beside that of the federation, and each site's list of suspects.
+Ends with the accuracy of a clean local run of the same settings (`run/config.toml`) beside that of the federation, and
+each site's list of suspects. Where nobody is killed and nobody poisons, both must have one digest.
 
     python benchmarks/federation.py --rounds 30
     python benchmarks/federation.py --sites 3 --rounds 20 --no-faults --set data.train=120    # what a round costs
@@ -84,16 +85,22 @@ def main() -> int:
             sys.stdout.write((place / "serve.log").read_text())
             return 1
         say("the same without a network, for comparison")
-        assert rofl("local", "run", "digits", *words, "--out", "local").wait() == 0
+        assert rofl("local", "run", "run/config.toml", "--out", "local").wait() == 0  # with masks' integers and bounds
     finally:
         for process in started:
             if process.poll() is None:
                 process.terminate()
-    return compare(place, named_sites)
+    return compare(place, named_sites, same=chosen.no_faults)
 
 
-def compare(place: Path, sites: Sequence[str]) -> int:
-    """The outcome as a table."""
+def compare(place: Path, sites: Sequence[str], same: bool) -> int:
+    """Print the outcome as a table, and return the exit code.
+
+    Args:
+        place: The folder of all runs.
+        sites: The names of the sites.
+        same: Whether federation and local run must have one digest, and not only nearly the same accuracy.
+    """
     together, local = (json.loads((place / run / "summary.json").read_text()) for run in ("run", "local"))
     print("| | accuracy | seconds a round, median | digest |\n|---|---|---|---|")
     for name, run, summary in (("federation", "run", together), ("local run", "local", local)):
@@ -109,6 +116,9 @@ def compare(place: Path, sites: Sequence[str]) -> int:
             flags = [line["flagged"] for line in csv.DictReader(file)]
         page = place / f"site-{name}" / "report.html"
         print(f"{name}: {flags.count('yes')} of {len(flags)} labels look wrong; {page}")
+    if same and together["digest"] != local["digest"]:
+        say("The digests differ.")
+        return 1
     return 0 if together["test_accuracy"] >= local["test_accuracy"] - WITHIN else 1
 
 

@@ -3,10 +3,12 @@
 HOW is what is wrong with its updates (see SPOILT), or one of these:
 
 - `pause:ROUND:FILE`: it sleeps in that round until it is killed, unless FILE is there, which it makes first.
+- `late:ROUND:SECONDS`: it trains for so long in that round, and as usual in others.
 - `shares`: the shares of its masks that it sends to the other sites cannot be read.
 - `empty`: it has no sample. `old` or `newer`: its protocol is another.
 - `hostile`: it answers the first question like an honest site, and everything else with a message of
   `test_hostile_sites`, in turn.
+- `away`: it answers requests to train with the error by which Flower says that a site is not connected.
 - `patient`: a coordinator, not a site, that waits for sites that restart for as long as it takes, for machines that
   are busy with other things.
 """
@@ -19,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 
 from rofl.cli import main
 from rofl.core.tensors import Tensors
@@ -68,12 +71,16 @@ def spoil(how: str) -> None:
         if kind == "pause" and index == int(number) and not Path(file).exists():
             Path(file).touch()
             time.sleep(600)
+        if kind == "late" and index == int(number):
+            time.sleep(float(file))
         update, state = train(self, server_state, index, state, cautious)
         return SPOILT[kind](update) if kind in SPOILT else update, state
 
     SiteClient.train = spoilt  # type: ignore[method-assign]
     if kind == "hostile":
         be_hostile()
+    if kind == "away":
+        say_away()
     if kind == "shares":
         mask = SiteMasks.mask
 
@@ -92,6 +99,25 @@ def spoil(how: str) -> None:
     if kind == "old":  # 0.1 sends no version, and checks none
         fields = SiteInfo.fields
         SiteInfo.fields = lambda self: {k: v for k, v in fields(self).items() if k != "protocol"}  # type: ignore
+
+
+def say_away() -> None:
+    """Claim not to be connected; the coordinator waits half a minute for sites of which Flower says so."""
+    from rofl.federation import site_node
+
+    make = site_node.make_client_app
+
+    def away(*arguments: Any) -> Any:
+        app = make(*arguments)
+
+        def answer(message: Message, context: Context) -> Message:
+            if message.metadata.message_type == "train":
+                return Message(Error(ErrorCode.NODE_UNAVAILABLE, "away"), reply_to=message)
+            return app(message, context)
+
+        return answer
+
+    site_node.make_client_app = away  # type: ignore[assignment]
 
 
 def be_hostile() -> None:

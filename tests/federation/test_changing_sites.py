@@ -1,4 +1,4 @@
-"""Real processes: a site joins late, one is revoked, one is gone for good, one sends what nobody should."""
+"""Real processes: sites join late, are late, revoked or gone for good, or send what nobody should."""
 
 from pathlib import Path
 from typing import Any
@@ -111,3 +111,47 @@ def test_a_hostile_site_stops_nobody(tmp_path: Path) -> None:
         assert all(set(entry["dropped"]) <= {"1"} for entry in people.history())
         assert sum(bool(entry["dropped"]) for entry in people.history()) >= 8
         assert people.summary()["sites"].keys() >= {"north", "south"}
+
+
+@pytest.mark.slow
+def test_a_site_that_says_that_it_is_away_is_not_waited_for(tmp_path: Path) -> None:
+    """What the SuperLink itself says about sites that are not connected, a site cannot say."""
+    address = f"127.0.0.1:{free_port()}"
+    with People(tmp_path) as people:
+        settings = {**LONG, "clients": 3, "cohort": 3, "rounds": 3, "guard": "off"}
+        where = ("--insecure", "--no-masks", "--address", address, "--out", "run")
+        coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+        for client in range(3):
+            words = ("join", "--server", address, "--insecure", "--client", str(client))
+            people.rofl(f"site-{client}", *words, bad="away" if client == 1 else "")
+        assert coordinator.code(300) == 0, coordinator.said()
+        assert [entry["dropped"] for entry in people.history()] == [{"1": "away"}] * 3
+
+
+@pytest.mark.slow
+def test_a_run_begins_without_a_late_site_and_goes_on_without_a_straggler(tmp_path: Path) -> None:
+    """With masks. One is started after the first rounds; another is busy with round 2 for a minute, then comes back."""
+    address = f"127.0.0.1:{free_port()}"
+    with People(tmp_path) as people:
+        settings = {**LONG, "clients": 4, "cohort": 4, "guard": "off"}
+        where = ("--insecure", "--address", address, "--out", "run")
+        quorum = ("--min-sites", "2", "--wait", "30", "--round-timeout", "15")
+        coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where, *quorum)
+
+        def join(client: int, bad: str = "") -> Any:
+            words = ("join", "--server", address, "--insecure", "--client", str(client), "--name", f"site-{client}")
+            return people.rofl(f"site-{client}", *words, bad=bad)
+
+        for client in range(3):
+            join(client, "late:2:60" if client == 1 else "")
+        coordinator.wait_for("Only 3 of 4 sites came within 30 s. The run goes on with them", 300)
+        people.wait_for_round(1)
+        assert people.history()[0]["dropped"] == {"3": "it is not connected"}
+        coordinator.wait_for("site-1 was late in 2 rounds; it is set aside until it answers.", 200)
+        until(lambda: people.history()[-1]["dropped"].get("1") == "it is set aside until it answers", "a round", 100)
+        join(3)
+        until(lambda: "3" not in people.history()[-1]["dropped"], "a round with the late site", 200)
+        coordinator.wait_for("site-1 is back.", 200)
+        until(lambda: people.history()[-1]["dropped"] == {}, "a round of all four", 100)
+        late = [entry["round"] for entry in people.history() if "15 s" in entry["dropped"].get("1", "")]
+        assert late == [2, 3]

@@ -32,6 +32,7 @@ from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
 from rofl.federation.flower_internal import careful_grid, fleet_connection, whole_messages
 from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, NotReadyError
+from rofl.federation.flower_internal.heartbeat import Heartbeat
 from rofl.federation.flower_internal.whole_messages import error_reply
 from rofl.federation.gateway import forwarding
 from rofl.federation.messaging import NodeConnection, nodes_online, push_requests, send_and_receive
@@ -291,3 +292,26 @@ def test_a_message_that_is_too_large_for_a_site_ends_its_connection(
         push_requests(registry.grid, "train", {0: (vector(2**18), node)}, 60)
         with pytest.raises(ConnectionLostError, match="its message cannot be read"):
             connection.receive()
+
+
+def test_a_sign_of_life_that_fails_is_followed_by_the_next_one() -> None:
+    """Flower's own sender ends at the first answer but 503, and raises an error when it is stopped then."""
+    request = httpx.Request("POST", "http://localhost")
+    response = httpx.Response(500, request=request)
+    failures: list[Exception] = [
+        httpx.HTTPStatusError("500", request=request, response=response),
+        httpx.ConnectError("refused"),
+        RuntimeError("the client is closed"),
+        ValueError("no message"),
+    ]
+    calls = threading.Semaphore(0)
+
+    def beat() -> None:
+        calls.release()
+        if failures:
+            raise failures.pop()
+
+    with Heartbeat(beat, 0.001):
+        for _ in range(8):
+            assert calls.acquire(timeout=60)
+    assert failures == []

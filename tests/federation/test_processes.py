@@ -1,5 +1,7 @@
 """Real coordinators and sites on this machine: keys, kill -9, and sites that misbehave."""
 
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -277,3 +279,24 @@ def test_sites_add_the_noise_of_privacy_and_the_run_states_epsilon(people: Peopl
         rofl.export_model(tmp_path / "run", "safetensors", tmp_path / "exported").folder / "model-card.md"
     ).read_text()
     assert "epsilon" in card
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_was_suspended_ends_with_one_sentence_and_can_be_resumed(people: People) -> None:
+    """As a laptop that sleeps: after a minute without a sign of life Flower counts its run as over."""
+    address = f"127.0.0.1:{free_port()}"
+    settings = {**TINY, "rounds": 500, "model.name": "mlp", "guard": "off"}
+    where = ("--insecure", "--address", address, "--out", "run")
+    coordinator = people.rofl("serve", "serve", "--preset", "digits", *sets(settings), *where)
+    for client in range(2):
+        people.rofl(f"site-{client}", "join", "--server", address, "--insecure", "--client", str(client))
+    people.wait_for_round(2)
+    coordinator.process.send_signal(signal.SIGSTOP)
+    time.sleep(75)
+    done = len(people.history())
+    coordinator.process.send_signal(signal.SIGCONT)
+    assert coordinator.code(200) == 2, coordinator.said()
+    assert "Traceback" not in coordinator.said()
+    assert "rofl serve --resume" in coordinator.said()
+    people.rofl("serve-again", "serve", "--resume", "run")
+    people.wait_for_round(done + 2)

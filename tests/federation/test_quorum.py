@@ -1,5 +1,7 @@
 """Sites that are away, late, revoked, or join later: rounds go on with those that are there."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +9,16 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install '.[flower]'")
 
+from flwr.app import Context, Error, Message
+from flwr.common.constant import ErrorCode
+
 from rofl.core.tensors import digest
 from rofl.errors import UserError
 from rofl.federation import messaging
 from rofl.federation.credentials import ServerCredentials, SiteCredentials, revoke_sites
 from rofl.federation.flower_engine import FlowerEngine
 from rofl.federation.gateway.admission import Admission, AdmittedKey, RefusedError, signed_headers
+from rofl.federation.greeting_checks import Conditions
 from rofl.federation.issue_credentials import make_credentials
 from rofl.federation.protocol import RoundRequest
 from rofl.federation.round_driver import RoundDriver
@@ -21,8 +27,9 @@ from rofl.federation.site_discovery import Stragglers
 from rofl.federation.site_info import SitesFile
 from rofl.federation.site_keys import KeyWatch, SiteKeys
 from rofl.federation.site_registry import SiteRegistry
+from tests.federation.in_memory_grid import InMemoryGrid
 from tests.federation.masking.masked import MaskedGrid
-from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, light
+from tests.federation.test_hostile_sites import KEYS, NAMES, HostileGrid, greeting, light
 from tests.federation.test_in_memory import begin
 
 
@@ -109,6 +116,110 @@ def test_rounds_in_between_in_which_a_site_answers_count() -> None:
     assert stragglers.aside == {7}
     stragglers.come_back(7)
     assert stragglers.aside == set()
+
+
+def late_rounds(stragglers: Stragglers, rounds: int, is_late: Callable[[int], bool]) -> tuple[list[int], list[int]]:
+    """Return the rounds in which a site was late, and those without it; it answers each question who is there."""
+    late, out = list[int](), list[int]()
+    for index in range(1, rounds + 1):
+        aside = 7 in stragglers.aside
+        stragglers.ask(1, index)  # another site
+        if aside:
+            out.append(index)
+            stragglers.come_back(7)  # for the next round
+            continue
+        stragglers.ask(7, index)
+        if is_late(len(late) + len(out)):
+            late.append(index)
+            stragglers.is_too_late(7, index)
+        else:
+            stragglers.answer(7, index)
+    return late, out
+
+
+def test_a_site_that_answers_nothing_but_who_is_there_delays_fewer_and_fewer_rounds() -> None:
+    late, out = late_rounds(Stragglers(), 100, lambda number: True)
+    assert late == [1, 2, 4, 5, 8, 9, 14, 15, 24, 25, 42, 43, 76, 77]
+    assert len(out) == 100 - len(late)
+
+
+@pytest.mark.parametrize("turns", [[True, False], [False, True, True], [True, False, False], [True] * 2 + [False] * 10])
+def test_a_site_that_is_late_by_turns_delays_few_rounds(turns: list[bool]) -> None:
+    turn = itertools.cycle(turns)
+    late, _ = late_rounds(Stragglers(), 200, lambda number: next(turn))
+    assert len(late) <= 40
+
+
+def test_a_site_that_was_late_early_in_a_run_is_forgiven() -> None:
+    stragglers, rounds = Stragglers(), {1, 2, 30, 31, 60, 61}
+    for index in range(1, 70):
+        if 7 in stragglers.aside:
+            stragglers.ask(1, index)
+            stragglers.come_back(7)
+            continue
+        stragglers.ask(7, index)
+        if index in rounds:
+            assert stragglers.is_too_late(7, index) == (index in (2, 31, 61))
+            assert stragglers.rounds_out(7) == 0
+        else:
+            stragglers.answer(7, index)
+
+
+def test_sites_that_wait_are_let_in_where_the_others_are_too_few() -> None:
+    grid, messages = HostileGrid({}), list[str]()
+    registry = started(grid, messages)
+    registry.stragglers.silent, registry.stragglers._first = set(), {0: 50, 1: 50, 2: 50}
+    assert registry.why_absent(1) == "it is set aside for 49 more rounds"
+    assert registry.connected() == {}
+    assert engine_of(registry).run_round(begin(light()), 1).dropped == {}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE])
+def test_a_site_that_says_that_it_is_away_is_not_waited_for(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower uses these codes for sites that are not connected, which have 30 s to come back."""
+    grid, messages = HostileGrid({"train": Error(code, "away")}), list[str]()
+    registry = started(grid, messages)
+    monkeypatch.setattr(messaging, "_GRACE", 1e6)
+    result = engine_of(registry, timeout=1e6).run_round(begin(light()), 1)
+    assert result.dropped == {1: "away"}
+
+
+def test_a_site_that_is_lost_again_and_again_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves when it is asked to train, and is back before the next round."""
+    grid, messages = HostileGrid({}), list[str]()
+    registry = started(grid, messages)
+    monkeypatch.setattr(messaging, "_GRACE", 0.05)
+    engine, state, dropped = engine_of(registry), begin(light()), []
+    nodes = grid.get_node_ids
+    for index in range(1, 4):
+        grid.silent = {3}
+        online = itertools.chain([3, 3, 3], itertools.repeat(0))  # whether the site is connected when it is looked at
+        monkeypatch.setattr(grid, "get_node_ids", lambda seen=online: {*nodes()} - ({3} - {next(seen)}))
+        dropped.append(engine.run_round(state, index).dropped)
+    assert dropped[:2] == [{1: "its connection was lost"}] * 2
+    assert dropped[2] == {1: "it is set aside until it answers"}
+
+
+def test_a_site_that_connects_again_does_not_have_more_samples_than_before(tmp_path: Path) -> None:
+    """Its counts and its weight may be as large as it declared; nor does a restart of the coordinator forget that."""
+    declared, messages = {1: 20}, list[str]()
+
+    def answer(message: Message, context: Context) -> Message:
+        client = int(context.node_config["partition-id"])
+        return Message(greeting(client=client, samples=declared.get(client, 20)), reply_to=message)
+
+    keys, memory = SiteKeys(dict(zip(KEYS, range(3), strict=True)), NAMES), SitesFile(tmp_path / "sites.json")
+    grid = InMemoryGrid(answer, [{"partition-id": client} for client in range(3)], KEYS)  # type: ignore[arg-type]
+    request = RoundRequest(light().toml())
+    SiteRegistry(grid, 3, keys, memory=memory).wait_for_sites(request, 1)
+    declared[1] = 30
+    for begun in (True, False):
+        registry = SiteRegistry(grid, 3, keys, messages.append, memory=memory)
+        registry.conditions = Conditions(max_share=0.75, begun=begun)
+        registry.discover(request)
+        registry.discover(request)
+        assert registry.samples(1) == (20 if begun else 30)
+    assert "east says that it has 30 samples, and had 20 when the run began." in messages
 
 
 def test_a_resume_goes_on_without_a_site_that_is_gone_for_good(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _coordinate(
             run_dir.write_experiment(experiment)
         settings = experiment.toml() if experiment is not None else ""
         registry.take_out(config.without)
-        registry.conditions = conditions_of(experiment, config)
+        registry.conditions = replace(conditions_of(experiment, config), begun=bool(run_dir.read_history()))
         sites = _wait_for_sites(run_dir, registry, RoundRequest(settings), config, experiment)
         agreed = experiment if experiment is not None else _negotiate(sites, config)
         check_shares(sites, agreed)
@@ -126,7 +126,8 @@ def _coordinate(
             agreed = _settle(agreed, data_dir)
             run_dir.write_experiment(agreed)
         most = agreed.bounds.max_share if agreed.bounds.on else 1.0
-        registry.conditions, registry.open_to_others = replace(conditions_of(agreed, config), max_share=most), True
+        registry.conditions = replace(conditions_of(agreed, config), max_share=most, begun=True)
+        registry.open_to_others = True
         callbacks.on_start(agreed)
         registry.log.write("settings", settings=agreed.toml(), version=__version__)
         return train_with_sites(run_dir, agreed, registry, config, callbacks, data_dir)

@@ -23,12 +23,14 @@ class Conditions:
         masks: Whether the greeting must have a key for masks.
         classes: The agreed classes of the run, empty before they are agreed; a later site must have no others.
         max_share: The largest share of all samples that one of three or more sites may declare during a run.
+        begun: Whether the run has begun, so that no site may declare more samples than before.
     """
 
     own_data: bool = False
     masks: bool = False
     classes: tuple[str, ...] = ()
     max_share: float = 1.0
+    begun: bool = False
 
 
 def check_number(
@@ -65,7 +67,7 @@ def check_greeting(
     Args:
         site: The site's greeting.
         conditions: The requirements for it.
-        others: The greetings of other sites.
+        others: The known greetings by number; this site's earlier greeting may be among them.
         peer: The same site as other sites see it for masks.
         authority: The certificate of the federation's authority, as PEM; empty without credentials.
 
@@ -80,6 +82,10 @@ def check_greeting(
     together = {name for other in others.values() for name in other.classes} | set(site.classes)
     if len(together) > _MOST_CLASSES or sum(map(len, together)) > _MOST_TEXT:
         raise UserError(f"With the {len(site.classes)} classes of {site.name} there would be too many in all.")
+    before = others.get(site.client)
+    if conditions.begun and before is not None and site.samples > before.samples:
+        problem = f"{site.name} says that it has {site.samples} samples, and had {before.samples} when the run began."
+        raise UserError(problem, "its data as they were, or a new run")
     samples = [other.samples for client, other in others.items() if client != site.client]
     if len(samples) + 1 >= FEWEST and site.samples > conditions.max_share * (site.samples + sum(samples)):
         problem = f"{site.name} says that it has {site.samples} samples, and all others {sum(samples)}"

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from rofl.errors import UserError, one_line
 from rofl.federation.flower_internal.careful_grid import CarefulGrid
-from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
+from rofl.federation.flower_internal.fleet_messages import node_is_away
 
 _POLL = 0.5  # longest time in seconds between two polls for replies; Flower's own send_and_receive waits 3
 _POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
@@ -87,7 +87,7 @@ def send_and_receive(
             receiver = sent.pop(reply.metadata.reply_to_message_id, -1)
             if receiver not in waiting:
                 continue
-            if reply.has_error() and reply.error.code in NODE_AWAY:
+            if node_is_away(reply):
                 away_since.setdefault(receiver, time.monotonic())
                 continue
             waiting.remove(receiver)

@@ -144,7 +144,8 @@ class RoundDriver:
         """
         method = self.method.cautious() if plan.cautious else self.method
         zero, away = method.zero_update(plan.server_state), set(plan.cohort) - set(summed.arrived)
-        dropped = {client: summed.problems.get(client) or self.registry.why_absent(client) for client in away}
+        asked = {client: each for client, each in summed.problems.items() if client in plan.nodes}
+        dropped = {client: asked.get(client) or self.registry.why_absent(client) for client in away}
         dropped |= dict.fromkeys(plan.aside, SET_ASIDE)
         total, problem = zero, None
         if summed.content is not None:

@@ -8,11 +8,12 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal.fleet_messages import NODE_AWAY
+from rofl.federation.flower_internal.fleet_messages import node_is_away
 from rofl.federation.messaging import NodeConnection, nodes_online, pull_replies, push_requests
 from rofl.federation.protocol import FIRST_REQUEST, RoundRequest, encode_request
 
-PATIENCE = 2  # consecutive late rounds after which a site is set aside
+PATIENCE = 2  # late rounds in a row after which a site is set aside; one more in ten rounds
+_WINDOW = 10  # rounds, and those answered in time after which it no longer counts that a site was set aside
 _SECONDS = 60.0  # until a silent site, which may be busy, is asked for its greeting again
 
 
@@ -46,7 +47,7 @@ class Discovery:
         answers = []
         for reply in pull_replies(self.grid, list(self._asked)):
             asked = self._asked.pop(reply.metadata.reply_to_message_id, None)
-            if asked is None or (reply.has_error() and reply.error.code in NODE_AWAY):
+            if asked is None or node_is_away(reply):
                 continue  # unknown, or the node has disconnected
             self._answered[asked[0].node] = asked[0]
             answers.append((asked[0], reply))
@@ -59,32 +60,65 @@ class Discovery:
 
 @dataclass
 class Stragglers:
-    """Counts the consecutive late rounds of each site, among the rounds in which it was asked.
+    """Sets sites aside that are late in two rounds in a row, or in three of ten, of those in which they were asked.
+
+    A site that is late again and again, and answers everything else, would delay most rounds if it came back at once
+    each time. From the second time on it is out of 2, 4, 8 ... rounds, until it has answered ten rounds in time.
 
     Attributes:
-        aside: The sites that are set aside until they answer.
+        silent: The sites that are set aside until they answer.
     """
 
-    aside: set[int] = field(default_factory=set)
-    _asked: dict[int, tuple[int, int]] = field(default_factory=dict)  # the last two rounds, newest first
-    _late: dict[int, tuple[int, int]] = field(default_factory=dict)  # the last late round, and the number in a row
+    silent: set[int] = field(default_factory=set)
+    _newest: int = 0  # the newest round of any site
+    _asked: dict[int, list[int]] = field(default_factory=dict)  # the last ten rounds of each site, newest last
+    _late: dict[int, set[int]] = field(default_factory=dict)
+    _times: dict[int, int] = field(default_factory=dict)  # how often a site was set aside
+    _first: dict[int, int] = field(default_factory=dict)  # the round from which on it may take part again
+    _answered: dict[int, set[int]] = field(default_factory=dict)  # rounds since it was set aside
+
+    @property
+    def aside(self) -> set[int]:
+        """The sites that the next round does not ask."""
+        return self.silent | {client for client, first in self._first.items() if self._newest + 1 < first}
 
     def ask(self, client: int, index: int) -> None:
         """Record that a site is asked in a round."""
-        last, before = self._asked.get(client, (0, 0))
-        self._asked[client] = (index, last) if index != last else (last, before)
+        self._newest = max(self._newest, index)
+        asked = self._asked.setdefault(client, [])
+        if index not in asked:
+            self._asked[client] = [*asked, index][-_WINDOW:]
+
+    def answer(self, client: int, index: int) -> None:
+        """Record that a site answered in a round."""
+        if client in self._times:
+            self._answered.setdefault(client, set()).add(index)
+            if len(self._answered[client] - self._late.get(client, set())) > _WINDOW:
+                del self._times[client], self._answered[client]
 
     def is_too_late(self, client: int, index: int) -> bool:
         """Record that a site was late in a round, and return whether it is set aside because of that."""
-        last, count = self._late.get(client, (-1, 0))
-        if last != index:
-            self._late[client] = (index, count + 1 if last == self._asked.get(client, (0, 0))[1] else 1)
-        if self._late[client][1] < PATIENCE or client in self.aside:
+        asked = self._asked.get(client, [])
+        late = self._late[client] = {*self._late.get(client, set()), index} & set(asked)
+        in_a_row = len(late) >= PATIENCE and late.issuperset(asked[-PATIENCE:])
+        if client in self.silent or not (in_a_row or len(late) > PATIENCE):
             return False
-        self.aside.add(client)
+        self.silent.add(client)
+        times = self._times.get(client, 0)
+        self._first[client] = index + 1 + (2**times if times else 0)
+        self._times[client] = times + 1
+        self._answered.pop(client, None)
         return True
 
+    def rounds_out(self, client: int) -> int:
+        """Return how many rounds a site is left out of at least, from the next one on; 0 if it may come at once."""
+        return max(self._first.get(client, 0) - self._newest - 1, 0)
+
     def come_back(self, client: int) -> None:
-        """Include a site again, from the next round on."""
-        self.aside.discard(client)
+        """Note that a site that was silent answers again: it is included from the next round on, unless it waits."""
+        self.silent.discard(client)
         self._late.pop(client, None)
+
+    def let_in(self) -> None:
+        """Let all sites that wait take part at once, because the others are too few, or because training is over."""
+        self._first.clear()

@@ -95,7 +95,8 @@ class SiteRegistry:
         if client in self._keys.refused:
             return self._keys.refused[client]
         if client in self.stragglers.aside:
-            return "it is set aside until it answers"
+            rounds = self.stragglers.rounds_out(client)
+            return f"it is set aside for {rounds} more rounds" if rounds else "it is set aside until it answers"
         return NOT_CONNECTED
 
     def take_out(self, names: Iterable[str]) -> None:
@@ -169,6 +170,7 @@ class SiteRegistry:
             available = {client: connected[client] for client in clients if client in connected}
             if len(available) >= min(fewest, len(clients)):
                 return available
+            self.stragglers.let_in()
             if time.monotonic() > deadline:
                 names = ", ".join(self.name(client) for client in clients if client not in available)
                 some = f"Only {len(available)} sites" if available else "No site"
@@ -183,19 +185,22 @@ class SiteRegistry:
             timeout: Seconds to wait.
             besides: Sites not to wait for.
         """
+        self.stragglers.let_in()
         deadline, wanted = time.monotonic() + timeout, set(self.members) - set(besides) - self._keys.refused.keys()
         while wanted - self.connected().keys() and time.monotonic() < deadline:
             time.sleep(_POLL)
             self.discover(request)
 
     def note_late(self, client: int, index: int) -> None:
-        """Record that a site was late in a round; after two late rounds in a row it is set aside until it answers."""
+        """Record that a site was late or lost in a round; after two such rounds in a row it is set aside."""
         if not self.stragglers.is_too_late(client, index):
             return
         nodes = {node for node, each in self._clients_by_node.items() if each == client}
         self._discovery.forget(nodes)
         self.log.write("set aside", site=self.name(client), round=index)
-        self.on_message(f"{self.name(client)} was late in {PATIENCE} rounds; it is set aside until it answers.")
+        rounds = self.stragglers.rounds_out(client)
+        out = f", and for {rounds} rounds at least" if rounds else ""
+        self.on_message(f"{self.name(client)} was late in {PATIENCE} rounds; it is set aside until it answers{out}.")
 
     def peer(self, client: int) -> Peer:
         """Return a site as other sites see it for masks."""

@@ -158,12 +158,13 @@ class SiteRequests:
         for client, reply in send_and_receive(registry.grid, kind, requests, nodes, self._refresh_nodes, self.timeout):
             answered = {"kind": kind, "site": registry.name(client)}
             if isinstance(reply, str):
-                if reply.startswith(LATE) and rounds[client]:
-                    registry.note_late(client, rounds[client])
                 reason = registry.why_absent(client) if reply == LOST else reply
                 reply = LOST if reason == NOT_CONNECTED else reason
+                if reply.startswith((LATE, LOST)) and rounds[client]:
+                    registry.note_late(client, rounds[client])
                 registry.log.write("failed", **answered, reason=reply)
             else:
+                registry.stragglers.answer(client, rounds[client])
                 registry.log.write("received", **answered, **describe_received(reply))
                 vote = get_vote(reply) if kind == "evaluate" else None
                 if vote is not None:

@@ -35,7 +35,7 @@ from rofl.federation.masking.mask_messages import (
 )
 from rofl.federation.masking.peers import MaskSession, Peer, sign_key
 from rofl.federation.masking.secure_sum import SumResult, secure_sum
-from rofl.federation.masking.seeds import add_mask, combine_shares, commit_seed, majority, split_seed
+from rofl.federation.masking.seeds import add_mask, combine_shares, commit_seed, majority, split_seeds
 from rofl.federation.masking.site_masks import SiteMasks
 from rofl.federation.masking.unmasking import MaskedTotal, new_session
 from rofl.federation.protocol import RoundRequest, encode_request, encode_update
@@ -122,7 +122,7 @@ def test_masks_wrap_around_and_cancel() -> None:
 def test_a_majority_of_the_shares_gives_the_seed_and_fewer_fit_any_seed(
     count: int, seed: bytes, data: st.DataObject
 ) -> None:
-    shares = dict(enumerate(split_seed(seed, count)))
+    shares = dict(enumerate(share for (share,) in split_seeds([seed], count)))
     chosen = data.draw(st.lists(st.sampled_from(sorted(shares)), min_size=majority(count), unique=True))
     assert combine_shares({place: shares[place] for place in chosen}, count, commit_seed(seed)) == seed
     few = {place: shares[place] for place in chosen[: majority(count) - 1]}

@@ -12,7 +12,6 @@ from typing import Self
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL
 from flwr.common.serde import message_from_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
@@ -25,7 +24,6 @@ from flwr.proto.fleet_pb2 import (
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
@@ -38,11 +36,13 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from rofl.errors import one_line
+from rofl.federation.flower_internal.heartbeat import Heartbeat
 from rofl.federation.flower_internal.whole_messages import is_whole, part_ids, to_outgoing
 
 _NOT_READY = 503  # the status of the gateway while there is no SuperLink
 _TIMEOUT = 30.0  # seconds for a call; longer than the gateway holds one
 _MOST_BYTES = 2**31  # of one message
+_INTERVAL = 15.0  # that the SuperLink is told: without a sign of life for twice as long, it counts a site as away
 _LAST_CALLS = 3.0  # seconds for each call at the end, when the coordinator may be gone
 
 
@@ -73,6 +73,7 @@ class FleetConnection:
         self._reads_whole = False  # whether the coordinator has sent a whole message
         self._forgotten = False  # whether the SuperLink no longer knows this connection
         self._confirm: ConfirmMessageReceivedRequest | None = None
+        self._heartbeat = Heartbeat(self._beat)
         self.node = 0
 
     def __enter__(self) -> Self:
@@ -85,21 +86,19 @@ class FleetConnection:
         try:
             if self._registers:
                 self._client.RegisterNode(RegisterNodeFleetRequest(public_key=public))
-            request = ActivateNodeRequest(public_key=public, heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
+            request = ActivateNodeRequest(public_key=public, heartbeat_interval=_INTERVAL)
             self.node = self._client.ActivateNode(request).node_id
         except (httpx.HTTPError, ValueError) as error:
             self._client.close()
             starting = isinstance(error, httpx.HTTPStatusError) and error.response.status_code == _NOT_READY
             raise (NotReadyError if starting else ConnectionLostError)(_reason(error)) from error
-        self._heartbeat = HeartbeatSender(self._beat)
-        self._heartbeat.start()
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._heartbeat.is_running:
-            self._heartbeat.stop()
+        self._heartbeat.__exit__(kind, error, trace)
         self._client.close()
         self.deactivate(self.node)
         if self._registers:
@@ -177,13 +176,9 @@ class FleetConnection:
             raise ValueError("it is no message")
         return message
 
-    def _beat(self) -> bool:
-        request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=HEARTBEAT_DEFAULT_INTERVAL)
-        try:
-            self._forgotten = not self._client.SendNodeHeartbeat(request).success
-        except (httpx.HTTPError, RuntimeError, ValueError):
-            return False  # it is sent again soon
-        return True
+    def _beat(self) -> None:
+        request = SendNodeHeartbeatRequest(node=Node(node_id=self.node), heartbeat_interval=_INTERVAL)
+        self._forgotten = not self._client.SendNodeHeartbeat(request).success
 
     def _open(self, timeout: float) -> FleetHttpClient:
         signs = NodeAuthHttpInterceptor(self._key, self._key.public_key())

@@ -1,15 +1,23 @@
 """Parsing of Flower's own messages between the SuperLink and sites; the gateway imports it, and no torch with it."""
 
-from flwr.common.constant import ErrorCode
+from flwr.app import Message
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
 from flwr.proto.message_pb2 import Message as Header
 from flwr.proto.message_pb2 import ObjectTree, PullObjectResponse
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-# Error codes of replies that Flower itself creates if a site is not connected; the site may reconnect.
-NODE_AWAY = frozenset({ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE})
+_AWAY = frozenset({ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE})
 
 MOST_PARTS = 10_000  # of one message; valid ones have a dozen, and one more for every 5 MB
+
+
+def node_is_away(reply: Message) -> bool:
+    """Return whether a reply is an error of the SuperLink: the site is not connected, and may reconnect.
+
+    A site could send the same codes; the SuperLink lets no site claim to be the SuperLink.
+    """
+    return reply.has_error() and reply.error.code in _AWAY and reply.metadata.src_node_id == SUPERLINK_NODE_ID
 
 
 def has_no_message(body: bytes) -> bool:

@@ -15,11 +15,15 @@ from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import SubStatus
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest, PushTaskOutputRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
 from flwr.supercore.constant import TaskType
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -29,6 +33,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 
 from rofl.federation.flower_internal.careful_grid import CarefulGrid
+from rofl.federation.flower_internal.heartbeat import Heartbeat
 
 _POLL = 0.05  # seconds
 _RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
@@ -142,18 +147,16 @@ def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
     grid = CarefulGrid(tasks.address, tasks.ca, token)
     grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry forever
     client = tasks.open(token)
-    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
-    heartbeat.start()
     status, details = SubStatus.FAILED, "stopped"
     try:
-        task = client.PullTaskInput(PullTaskInputRequest())
-        TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, task.run.run_id
-        TaskIdentity.node_id = task.context.node_id
-        grid.set_run(run_from_proto(task.run))
-        yield grid
+        with Heartbeat(lambda: client.SendTaskHeartbeat(SendTaskHeartbeatRequest())):
+            task = client.PullTaskInput(PullTaskInputRequest())
+            TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, task.run.run_id
+            TaskIdentity.node_id = task.context.node_id
+            grid.set_run(run_from_proto(task.run))
+            yield grid
         status, details = SubStatus.COMPLETED, ""
     finally:
-        heartbeat.stop()
         with suppress(httpx.HTTPError):
             client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=details))
         client.close()

@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from rofl.data.regular_file import read_regular
 from rofl.errors import UserError
+from rofl.federation.masking.secret_sharing import SECRET_BYTES
 
-SEED_BYTES = 16  # 128 bits, the size that the library for Shamir's scheme accepts
+SEED_BYTES = SECRET_BYTES  # seeds are shared
 KEY_BYTES = 32
 _NONCE = bytes(12)  # constant, since every cipher key encrypts one message only
 

@@ -4,15 +4,15 @@ A mask is a long vector of pseudorandom integers (ChaCha20). Shares are those of
 majority of the sites learn nothing about a seed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
 import numpy as np
-from Crypto.Protocol.SecretSharing import Shamir
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
+from rofl.federation.masking import secret_sharing
 from rofl.federation.masking.mask_key import KEY_BYTES, SEED_BYTES, derive_bytes
 
 Vector = NDArray[np.int64]  # modulo 2^64: numpy wraps around without an error
@@ -53,9 +53,9 @@ def majority(sites: int) -> int:
     return sites // 2 + 1
 
 
-def split_seed(seed: bytes, sites: int) -> list[bytes]:
-    """Return one share of a seed for each of the sites, in their order."""
-    return [share for _, share in Shamir.split(majority(sites), sites, seed, ssss=False)]
+def split_seeds(seeds: Sequence[bytes], sites: int) -> list[list[bytes]]:
+    """Return for each of the sites, in their order, its share of each seed."""
+    return secret_sharing.split(seeds, majority(sites), sites)
 
 
 def combine_shares(shares: Mapping[int, bytes], sites: int, commitment: bytes) -> bytes | None:
@@ -69,7 +69,7 @@ def combine_shares(shares: Mapping[int, bytes], sites: int, commitment: bytes) -
     if len(shares) < majority(sites):
         return None
     chosen = sorted(shares)[: majority(sites)]
-    seed: bytes = Shamir.combine([(place + 1, shares[place]) for place in chosen], ssss=False)
+    seed = secret_sharing.combine([(place + 1, shares[place]) for place in chosen])
     return seed if commit_seed(seed) == commitment else None
 
 

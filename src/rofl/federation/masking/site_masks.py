@@ -24,7 +24,7 @@ from rofl.federation.masking.seeds import (
     majority,
     mark_share,
     pack_shares,
-    split_seed,
+    split_seeds,
     unpack_shares,
 )
 
@@ -99,7 +99,7 @@ class SiteMasks:
         seeds = [self._seed(peer, context) for peer in session.peers]
         for client, seed in zip(session.clients, seeds, strict=True):
             add_mask(vector, seed, 1 if self.client <= client else -1)
-        shares = list(zip(*(split_seed(seed, len(seeds)) for seed in seeds), strict=True))  # by receiving site
+        shares = split_seeds(seeds, len(seeds))  # by receiving site
         encrypted = [
             self._key.encrypt(peer.key, context, pack_shares(each))
             for peer, each in zip(session.peers, shares, strict=True)
