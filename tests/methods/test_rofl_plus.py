@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rofl.config.presets import preset
@@ -21,7 +21,6 @@ from rofl.methods.base import Claims
 from rofl.methods.noise_model import (
     JUDGES,
     NoiseModel,
-    accuracy_of,
     deserved_belief,
     learnt_by_heart,
     scale_rate,
@@ -52,7 +51,7 @@ def believed(
     trust: float = 1.0,
 ) -> ServerState:
     """The state with a noise model of this temperature, belief, gap, highest rate, accuracy, judge, held-out rate."""
-    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge, *held_out, -1.0, trust])
+    numbers = torch.tensor([temperature, belief, gap, 48.0, rate, rate, accuracy, judge, *held_out, trust])
     model = replace(NoiseModel.initial(toy.CLASSES), numbers=numbers)
     return replace(state, aux=state.aux | model.tensors())
 
@@ -248,7 +247,7 @@ def test_held_out_labels_decide_how_many_labels_are_wrong(
     """Whatever was found on training labels; a fall of agreement, or a rate that may be 0, prevents corrections."""
     state = believed(PLUS.init(toy.network()), belief=belief, rate=highest, gap=0.5)
     before = NoiseModel.read(state.aux)
-    found = NoiseModel.read(PLUS.with_held_out(state, HeldOutEstimate(rate, deviation, 0.5, trust)).aux)
+    found = NoiseModel.read(PLUS.with_held_out(state, HeldOutEstimate(rate, deviation, trust)).aux)
     belief *= trust
     sure = max(0.0, rate - deviation)
     assert before.rate >= highest - 1e-6
@@ -263,9 +262,7 @@ def test_held_out_labels_decide_how_many_labels_are_wrong(
 
 def test_the_rate_of_held_out_labels_stays_when_training_labels_are_memorized() -> None:
     """Sums over labels that all agree with the model change the fitted rate, and not the one of held-out labels."""
-    state = PLUS.with_held_out(
-        believed(ServerState({}, {}), belief=1.0, rate=0.3), HeldOutEstimate(0.25, 0.02, 0.8, 1.0)
-    )
+    state = PLUS.with_held_out(believed(ServerState({}, {}), belief=1.0, rate=0.3), HeldOutEstimate(0.25, 0.02, 1.0))
     model = NoiseModel.read(state.aux)
     log_probs = torch.eye(toy.CLASSES).repeat(12, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
     labels = torch.arange(toy.CLASSES).repeat(12)
@@ -277,7 +274,7 @@ def test_the_rate_of_held_out_labels_stays_when_training_labels_are_memorized() 
 def test_without_corrections_held_out_labels_are_not_asked_for() -> None:
     state = OFF.init(toy.network())
     assert OFF.held_out_pattern(state) is None
-    assert OFF.with_held_out(state, HeldOutEstimate(0.3, 0.1, 0.5, 1.0)) is state
+    assert OFF.with_held_out(state, HeldOutEstimate(0.3, 0.1, 1.0)) is state
     pattern = PLUS.held_out_pattern(PLUS.init(toy.network()))
     assert pattern is not None
     assert is_pattern(pattern)
@@ -359,26 +356,6 @@ def test_confusions_of_earlier_rounds_count_as_far_as_clients_are_missing(client
         confusion = kept * confusion + newest
     torch.testing.assert_close(model.confusion, confusion)
     torch.testing.assert_close(model.pattern, noise_pattern(confusion).float())
-
-
-@given(st.floats(0, 1), st.floats(0, 0.7), st.integers(2, 12))
-def test_the_accuracy_behind_an_agreement_is_that_of_the_slow_twin(agreement: float, rate: float, classes: int) -> None:
-    assume(abs(1 - rate - rate / (classes - 1)) > 1e-3)
-    assert accuracy_of(agreement, rate, classes) == pytest.approx(
-        naive.accuracy_behind(agreement, rate, classes), abs=1e-6
-    )
-
-
-def test_a_model_that_agrees_with_few_held_out_labels_is_not_believed() -> None:
-    """Sums over training labels, which a model may have memorized, say that it is always right."""
-    labels = torch.arange(toy.CLASSES).repeat(40)
-    log_probs = torch.eye(toy.CLASSES).repeat(40, 1).mul(0.97).add(0.01).log().log_softmax(dim=1)
-    beliefs = []
-    for agreement in (0.95, 0.45):
-        model = NoiseModel.initial(toy.CLASSES).with_held_out(HeldOutEstimate(0.05, 0.02, agreement, 1.0))
-        beliefs.append(model.updated(evidence(model, [log_probs] * len(JUDGES), labels), len(labels)).belief)
-    assert beliefs[0] == 1.0
-    assert beliefs[1] < 0.05
 
 
 def test_a_clients_own_frequencies_count_where_they_differ() -> None:

@@ -22,20 +22,6 @@ def belief(accuracy: float, classes: int, rate: float) -> float:
     return 0.0 if above <= 0 else 1.0 if above >= full else (above / full) ** 6
 
 
-def accuracy_behind(agreement: float, rate: float, classes: int) -> float:
-    """The accuracy a of which a * (1 - rate) + (1 - a) * rate / (K - 1) labels agree, found by bisection."""
-    if rate >= 1 - 1 / classes:
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if middle * (1 - rate) + (1 - middle) * rate / (classes - 1) < agreement:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
 def power_of_labels(accuracy: float, classes: int, highest: float) -> float:
     """From 1 to the highest power, with the twelfth power of the accuracy above chance; full from 0.9 on."""
     above = (accuracy - 1 / classes) / (1 - 1 / classes)

@@ -29,13 +29,11 @@ class HeldOutEstimate:
     Attributes:
         rate: the share of wrong labels; None if there are too few samples.
         deviation: the standard deviation of that share.
-        agreement: the share of held-out labels that the model predicts, plus its standard deviation.
-        trust: 1, or less if the agreement has fallen from its highest value, down to 0.
+        trust: 1, or less if the model's agreement with these labels has fallen from its highest value, down to 0.
     """
 
     rate: float | None
     deviation: float
-    agreement: float
     trust: float
 
 

@@ -173,7 +173,7 @@ class Method(Protocol):
 
         Args:
             server_state: the state before the round.
-            estimate: the share of wrong labels, fitted with `held_out_pattern`, and the model's agreement with labels.
+            estimate: the share of wrong labels, fitted with `held_out_pattern`, and whether the agreement has fallen.
         """
         return server_state
 

@@ -40,8 +40,8 @@ _NAMES = ("matrix", "pattern", "counts", "confusion", "prior", "numbers")  # of 
 _PREFIX = "noise/"  # of their keys in `aux`
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # indices in `noise/numbers`
 _HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard deviation
-_AGREEMENT, _TRUST = 10, 11  # the agreement with held-out labels; 1, or less if it has fallen
-_UNKNOWN = -1.0  # rate of held-out labels, or agreement with them, if there is none
+_TRUST = 10  # 1, or less if the agreement with held-out labels has fallen
+_UNKNOWN = -1.0  # rate of held-out labels if there is none
 
 
 def deserved_belief(accuracy: float, classes: int, rate: float = 0.0, caution: float = 6.0) -> float:
@@ -82,21 +82,6 @@ def sharpening_power(accuracy: float, classes: int, highest: float) -> float:
     [1.0, 1.03, 1.4, 2.0]
     """
     return float(1 + (highest - 1) * min(1.0, _above_chance(accuracy, classes) / _FULL_SHARPNESS) ** 12)
-
-
-def accuracy_of(agreement: float, rate: float, classes: int) -> float:
-    """Return the accuracy of a model that agrees with this share of labels, of which some are wrong.
-
-    Args:
-        agreement: with labels that the model was not trained with.
-        rate: the share of wrong labels; each other class is assumed to be equally frequent among them.
-        classes: the number of classes K.
-
-    >>> [round(accuracy_of(agreement, rate=0.4, classes=5), 2) for agreement in (0.1, 0.35, 0.6)]
-    [0.0, 0.5, 1.0]
-    """
-    right, by_chance = 1 - rate, rate / (classes - 1)
-    return min(1.0, max(0.0, (agreement - by_chance) / (right - by_chance))) if right > by_chance else 1.0
 
 
 def _above_chance(accuracy: float, classes: int) -> float:
@@ -147,14 +132,14 @@ class NoiseModel:
     counts: Tensor  # (K, K) probable classes by label, summed over clients; earlier rounds count less
     confusion: Tensor  # (K, K) predicted classes by label, likewise
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
-    numbers: Tensor  # (12,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
-    # rate of held-out labels and its standard deviation, agreement with them, trust
+    numbers: Tensor  # (11,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
+    # rate of held-out labels and its standard deviation, trust
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
         """Return the model before the first round, with a belief of 0."""
-        numbers = torch.zeros(12)
-        numbers[[_HELD_OUT, _AGREEMENT]] = _UNKNOWN
+        numbers = torch.zeros(11)
+        numbers[_HELD_OUT] = _UNKNOWN
         numbers[_TRUST] = 1.0
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[-1]
         first = noise.symmetric(classes, _FIRST_RATE).float()
@@ -254,11 +239,7 @@ class NoiseModel:
         """Return the model with what held-out labels show."""
         numbers = self.numbers.clone()
         numbers[_HELD_OUT] = _UNKNOWN if estimate.rate is None else estimate.rate
-        numbers[_DEVIATION], numbers[_AGREEMENT], numbers[_TRUST] = (
-            estimate.deviation,
-            estimate.agreement,
-            estimate.trust,
-        )
+        numbers[_DEVIATION], numbers[_TRUST] = estimate.deviation, estimate.trust
         return replace(self, numbers=numbers)
 
     def posterior(self, log_probs: Tensor, labels: Tensor) -> Tensor:
@@ -367,11 +348,8 @@ class NoiseModel:
         numbers[_TEMPERATURE] = noise_fit.TEMPERATURES[place]
         wrong = self.rate if self._knows_held_out else max(smooth, float(numbers[_HIGHEST]))
         wrong = min(wrong, noise_fit.distinct_rate(self.pattern))
-        accuracy = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
-        if float(numbers[_AGREEMENT]) >= 0:
-            accuracy = min(accuracy, accuracy_of(float(numbers[_AGREEMENT]), wrong, len(prior)))
-        numbers[_ACCURACY] = accuracy
-        deserved = deserved_belief(accuracy, len(prior), wrong, caution)
+        numbers[_ACCURACY] = min(1.0, max(0.0, float(sums["fit/confidence"][judge, place]) / judged))
+        deserved = deserved_belief(float(numbers[_ACCURACY]), len(prior), wrong, caution)
         numbers[_BELIEF] = max(deserved, _BELIEF_DECAY * float(self.numbers[_BELIEF]))
         numbers[_GAP] = learnt_by_heart(min(1.0, before / judged), min(1.0, after / max(trained, 1)))
         numbers[_RATE] = smooth

@@ -128,7 +128,7 @@ class ProcessedMethod(Method):
 
         Args:
             server_state: the state before the round.
-            estimate: the share of wrong labels, and the agreement of the model with held-out labels.
+            estimate: the share of wrong labels, and whether the agreement with held-out labels has fallen.
         """
         return self.method.with_held_out(server_state, estimate)
 

@@ -279,7 +279,7 @@ class RoflPlus(Rofl):
 
         Args:
             server_state: the state before the round.
-            estimate: the share of wrong labels, and the agreement of the model with held-out labels.
+            estimate: the share of wrong labels, and whether the agreement with held-out labels has fallen.
         """
         if not self._goes_beyond:
             return server_state

@@ -74,7 +74,7 @@ class HeldOutAverage:
         error = math.sqrt(agreement * (1 - agreement) / held_out.samples)
         trust = min(1.0, max(0.0, 2 - (self._highest - agreement) / max(error, _LEAST_ERROR)))
         share, spread = self._rate or (None, 0.0)
-        self._found[index] = HeldOutEstimate(share, spread, min(1.0, agreement + error), trust)
+        self._found[index] = HeldOutEstimate(share, spread, trust)
 
     def before(self, index: int) -> HeldOutEstimate | None:
         """Return what is known for round `index`; None if nothing is.
