@@ -161,7 +161,7 @@ class Method(Protocol):
         """Return where wrong labels go, (K, K): the share of class i's wrong labels that are labelled j.
 
         The engine fits the rate of wrong labels to held-out samples with this pattern after each round, and passes it
-        to `with_held_out_noise`. Rows sum to 1, the diagonal is 0, and all other entries are above 0. By default None:
+        to `with_held_out`. Rows sum to 1, the diagonal is 0, and all other entries are above 0. By default None:
         the method does not use held-out labels.
         """
         return None

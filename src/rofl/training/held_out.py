@@ -11,7 +11,7 @@ from rofl.core.held_out_fit import HeldOutEstimate, HeldOutSums
 
 _STEPS = 2**12  # to which a rate of wrong labels is rounded
 _LEAST_ERROR = 0.03  # of an agreement; it varies as much between rounds of a good run
-_MIN_SAMPLES = 100  # with fewer, the rate of their wrong labels is too uncertain for training to depend on it
+_MIN_SAMPLES = 50  # with fewer, the rate of their wrong labels is too uncertain for training to depend on it
 
 
 class HeldOut(BaseModel):
