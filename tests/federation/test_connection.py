@@ -27,10 +27,12 @@ from flwr.proto.message_pb2 import Message as MessageProto
 from flwr.proto.node_pb2 import Node
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from flwr.proto.run_pb2 import GetRunRequest
+from flwr.supercore.corestate.in_memory_corestate import InMemoryCoreState
+from flwr.supercore.object_store.in_memory_object_store import InMemoryObjectStore
 
 from rofl.federation import server_session
 from rofl.federation.event_log import EventLog
-from rofl.federation.flower_internal import careful_grid, fleet_connection, whole_messages
+from rofl.federation.flower_internal import careful_grid, fleet_connection, superlink_program, whole_messages
 from rofl.federation.flower_internal.fleet_connection import ConnectionLostError, FleetConnection, NotReadyError
 from rofl.federation.flower_internal.heartbeat import Heartbeat
 from rofl.federation.flower_internal.whole_messages import error_reply
@@ -315,3 +317,31 @@ def test_a_sign_of_life_that_fails_is_followed_by_the_next_one() -> None:
         for _ in range(8):
             assert calls.acquire(timeout=60)
     assert failures == []
+
+
+class SmallState(InMemoryCoreState):
+    """Flower's state with as much as transfers need."""
+
+    def __init__(self) -> None:
+        super().__init__(InMemoryObjectStore())
+
+    def _on_push_session_expired(self, message_object_ids: set[str]) -> None:
+        raise AssertionError("no message is deleted")
+
+
+def test_the_superlink_forgets_transfers_of_messages_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none whose messages are still there, however old they are."""
+    monkeypatch.setattr(InMemoryCoreState, "start_session", InMemoryCoreState.start_session)
+    superlink_program.install()
+    monkeypatch.setattr(SmallState, "__abstractmethods__", frozenset())
+    state = SmallState()  # type: ignore[abstract]
+    for number in range(3000):
+        name = sha256(str(number).encode()).hexdigest()
+        state.preregister_object_tree(ObjectTree(object_id=name), state.start_session(1))
+        if number % 100:
+            state.object_store.delete(name)  # as when its receiver confirms it
+    left = state._object_push_sessions
+    assert len(left) <= 300
+    kept = {root for session in left.values() for root in session.root_object_ids}
+    assert {sha256(str(number).encode()).hexdigest() for number in range(0, 3000, 100)} <= kept
+    assert len(state._object_push_session_by_root) == len(left)

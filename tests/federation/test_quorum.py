@@ -200,6 +200,18 @@ def test_a_site_that_is_lost_again_and_again_is_set_aside(monkeypatch: pytest.Mo
     assert dropped[2] == {1: "it is set aside until it answers"}
 
 
+def test_a_site_that_comes_while_a_round_begins_is_in_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one of the first sites, and was not there at the start; this ended the coordinator."""
+    grid, chosen = MaskedGrid(4), light(transport="fixed", clients=4, cohort=4, data__train=80, bounds__on=True)
+    grid.offline = {5}
+    registry = SiteRegistry(grid, 4)
+    registry.wait_for_sites(RoundRequest(chosen.toml()), 0.1, 3)
+    driver = RoundDriver(registry, chosen.build_method(), 4, 0, chosen.toml(), 0.3)
+    grid.offline = set()
+    result = FlowerEngine(driver, 60, masks=True).run_round(begin(chosen), 1)
+    assert (sorted(result.cohort), result.dropped) == ([0, 1, 2, 3], {})
+
+
 def test_a_site_that_connects_again_does_not_have_more_samples_than_before(tmp_path: Path) -> None:
     """Its counts and its weight may be as large as it declared; nor does a restart of the coordinator forget that."""
     declared, messages = {1: 20}, list[str]()

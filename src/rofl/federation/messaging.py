@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from rofl.errors import UserError, one_line
 from rofl.federation.flower_internal.careful_grid import CarefulGrid
-from rofl.federation.flower_internal.fleet_messages import node_is_away
+from rofl.federation.flower_internal.fleet_messages import RUN_IS_OVER, node_is_away
 
 _POLL = 0.5  # longest time in seconds between two polls for replies; Flower's own send_and_receive waits 3
 _POLL_NODES = 1.0  # seconds between two polls for the nodes that are connected
@@ -20,6 +20,7 @@ _GRACE = 30.0  # seconds in which a site that dropped out may reconnect and rece
 
 _MAX_REASON = 300  # characters of the reason that a site gives for a failure
 
+_RESUME = "rofl serve --resume RUN"
 LATE, LOST = "it did not answer within", "its connection was lost"
 
 T = TypeVar("T")
@@ -153,5 +154,8 @@ def _call_superlink(call: Callable[[], T]) -> T:
     try:
         return call()
     except httpx.HTTPError as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.status_code in RUN_IS_OVER:
+            problem = "Flower's SuperLink counts the run as over: this program was suspended for a minute, or longer."
+            raise UserError(problem, _RESUME) from error
         problem = f"The SuperLink on this machine does not answer ({error or type(error).__name__})."
-        raise UserError(problem, "rofl serve --resume RUN") from error
+        raise UserError(problem, _RESUME) from error

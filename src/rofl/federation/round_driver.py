@@ -101,11 +101,11 @@ class RoundDriver:
             UserError: If too few sites are connected after `wait` seconds.
         """
         started = time.perf_counter()
-        for client, site in self.registry.sites.items():
-            self.declared.setdefault(client, site.samples)
         cohort = self._draw(index)
         asked = [client for client in cohort if client not in aside]
         nodes = self.registry.wait_for_any(asked, RoundRequest(self.settings, index), self.wait, self.quorum)
+        for client, site in self.registry.sites.items():  # a site of the cohort may have come just now
+            self.declared.setdefault(client, site.samples)
         state = encode_request(RoundRequest(self.settings), server_state)  # encoded once for all sites
         requests = {
             client: readdress(state, RoundRequest(self.settings, index, self.state_rounds.get(client, 0), "", cautious))

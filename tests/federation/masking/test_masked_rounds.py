@@ -58,6 +58,16 @@ def test_every_method_gives_the_digest_of_a_local_run_without_masks(method: str,
     assert last.dropped == {}
 
 
+def test_bounds_that_shorten_updates_give_it_too(tmp_path: Path) -> None:
+    """As in `rofl serve`, whose settings have bounds: here they shorten updates, so that they matter."""
+    chosen = fixed("rofl", rounds=8, noise__ratio=0.4, bounds__on=True, bounds__margin=1.0, bounds__quantile=0.1)
+    local = rofl.run(chosen, tmp_path / "run", workers=0).summary.digest
+    *_, last = rounds(federation_of(chosen, MaskedGrid(SITES)), begin(chosen), 1, 8)
+    assert bits(last.server_state.evaluated()) == local  # the digest of a run leaves the bounds out
+    loose = rofl.run(fixed("rofl", rounds=8, noise__ratio=0.4), tmp_path / "loose", workers=0).summary.digest
+    assert loose != local
+
+
 def test_a_cohort_that_changes_gives_it_too(tmp_path: Path) -> None:
     chosen = fixed("joint", clients=5, cohort=3, rounds=3, method__start=1)  # with client states
     local = rofl.run(chosen, tmp_path / "run", workers=0).summary

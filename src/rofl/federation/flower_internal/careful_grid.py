@@ -22,7 +22,7 @@ from flwr.supercore.date import now
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.superlink.grid import HttpGrid
 
-from rofl.federation.flower_internal.fleet_messages import MOST_PARTS, count_records
+from rofl.federation.flower_internal.fleet_messages import MOST_PARTS, RUN_IS_OVER, count_records
 from rofl.federation.flower_internal.whole_messages import array_bytes, is_whole, part_ids, to_outgoing
 from rofl.federation.protocol import FIRST_REQUEST
 
@@ -116,7 +116,9 @@ class CarefulGrid(HttpGrid):
             return []
         try:
             return self._announce(self._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=asked)), asked)
-        except httpx.HTTPStatusError:  # it answers, and fails on one of them
+        except httpx.HTTPStatusError as error:  # it answers, and fails on one of them
+            if error.response.status_code in RUN_IS_OVER:
+                raise
             if len(asked) > 1:
                 return [error for each in asked for error in self._ask([each])]
             return [self._error(asked[0], ErrorCode.CLIENT_APP_RAISED_EXCEPTION)]

@@ -9,6 +9,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 _AWAY = frozenset({ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE})
 
+RUN_IS_OVER = (401, 403)  # the SuperLink's statuses for calls of a run that it has ended
+
 MOST_PARTS = 10_000  # of one message; valid ones have a dozen, and one more for every 5 MB
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from rofl.errors import UserError
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")  # run as a script: as a module it would import all of rofl
+_SUPERLINK = Path(__file__).with_name("superlink_program.py")
 _GRACE = 5.0  # seconds that a program has to end after SIGTERM
 _START = 300.0  # seconds that a program has to listen; a busy machine may take a minute
 
@@ -24,7 +25,7 @@ class FlowerProcess:
     The supervisor ends the program when the parent process is gone, even after kill -9.
 
     Args:
-        command: The program's name and arguments; the program is taken from the folder of this Python.
+        command: The program's path, or its name in the folder of this Python, and its arguments.
         home: A folder for the log and for Flower's own files.
         name: The name of the log, without its suffix.
     """
@@ -104,7 +105,10 @@ def start_superlink(home: Path, port: int, secret: Path, tls: tuple[Path, Path, 
     address = ["--host", "127.0.0.1", "--port", str(port)]
     tasks = ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
     return FlowerProcess(
-        ["flower-superlink", *security, *address, *tasks, "--disable-runtime-dependency-installation"],
+        [
+            *(sys.executable, "-P", str(_SUPERLINK), "flower-superlink"),
+            *(*security, *address, *tasks, "--disable-runtime-dependency-installation"),
+        ],
         home,
         "superlink",
     )

@@ -37,6 +37,7 @@ from rofl.federation.flower_internal.heartbeat import Heartbeat
 
 _POLL = 0.05  # seconds
 _RETRY_TIME = 15.0  # seconds for which a call to a SuperLink that does not answer is retried
+_BUSY = frozenset({502, 503, 504})  # the only statuses after which a call is repeated
 _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 _APP = """[build-system]
 requires = ["hatchling"]
@@ -139,6 +140,11 @@ class TaskClient:
         self._client.close()
 
 
+def _is_final(error: Exception) -> bool:
+    """Return whether a failed call is not repeated."""
+    return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _BUSY
+
+
 @contextmanager
 def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
     """Acquire the only run of a SuperLink, and yield its Grid; the run ends with the block."""
@@ -146,6 +152,7 @@ def server_grid(tasks: TaskClient) -> Iterator[CarefulGrid]:
         time.sleep(_POLL)
     grid = CarefulGrid(tasks.address, tasks.ca, token)
     grid._retry_invoker.max_time = _RETRY_TIME  # without a limit it would retry forever
+    grid._retry_invoker.should_giveup = _is_final  # Flower's own sends this process a SIGINT where its run is over
     client = tasks.open(token)
     status, details = SubStatus.FAILED, "stopped"
     try:
