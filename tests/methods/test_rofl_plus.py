@@ -326,6 +326,29 @@ def test_the_rate_of_training_labels_is_that_of_the_slow_twin(samples: int, clas
     assert found[1] == pytest.approx(held_out.rate_deviation(likelihoods.tolist(), priors, rates), abs=1e-4)
 
 
+@pytest.mark.parametrize("unsure", [False, True])
+def test_the_fitted_rate_of_a_round_is_that_of_the_slow_twin(unsure: bool) -> None:
+    """With the doubt of training labels, which is full from 400 samples on; half of it counts in the next round."""
+    rng = torch.Generator().manual_seed(9)
+    classes, samples = 4, 480
+    truth = torch.randint(classes, (samples,), generator=rng)
+    drawn = torch.randint(classes, (samples,), generator=rng)
+    labels = torch.where(torch.rand(samples, generator=rng) < 0.5, truth, drawn) if unsure else truth
+    logits = torch.nn.functional.one_hot(truth, classes) * (1.6 if unsure else 5.0)
+    log_probs = (logits + 0.05 * torch.randn(samples, classes, generator=rng)).log_softmax(dim=1)
+    model = NoiseModel.initial(classes)
+    sums = evidence(model, [log_probs] * len(JUDGES), labels)
+    temperatures, rates = list(noise_fit.TEMPERATURES), list(noise_fit.RATES)
+    sure = [held_out.sure_samples(log_probs.exp().tolist(), temperature) for temperature in temperatures]
+    likelihoods = sums["fit/rate"][0].tolist()
+    priors = held_out.prior(likelihoods, sure, temperatures, samples, most=30, many=400)
+    expected = held_out.mean_rate(likelihoods, priors, rates)
+    after = model.updated(sums, samples)
+    assert float(after.numbers[4]) == pytest.approx(expected, abs=1e-3)
+    flat = [1.0] * len(temperatures)
+    assert (held_out.mean_rate(likelihoods, flat, rates) < expected - 0.02) == unsure  # the prior matters
+
+
 def test_a_high_rate_is_found_if_a_model_is_unsure_because_of_wrong_labels_and_none_if_all_are_right() -> None:
     labels = torch.arange(1000) % 5
     noisy = torch.where(torch.arange(1000) % 2 == 0, labels, torch.arange(1000) // 5 % 5)  # half of them are drawn
@@ -354,6 +377,8 @@ def test_confusions_of_earlier_rounds_count_as_far_as_clients_are_missing(client
         for predicted, label in zip(log_probs.argmax(dim=1).tolist(), labels.tolist(), strict=True):
             newest[predicted, label] += 1
         confusion = kept * confusion + newest
+    assert NoiseModel.read(model.tensors()).confusion.any().item() is False  # clients never receive it
+    assert float(model.counts.sum()) == pytest.approx(30 * sum(kept**age for age in range(3)), rel=1e-4)
     torch.testing.assert_close(model.confusion, confusion)
     torch.testing.assert_close(model.pattern, noise_pattern(confusion).float())
 

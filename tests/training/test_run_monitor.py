@@ -211,6 +211,29 @@ def test_a_fall_of_the_averaged_agreement_by_one_to_two_standard_errors_takes_tr
     assert {each.rate for each in found if each} == {None}
 
 
+def test_a_lie_about_the_agreement_is_forgotten_after_ten_evaluations() -> None:
+    """A site of several that once claims to agree with all labels can end corrections for some rounds only."""
+    average = HeldOutAverage()
+    for index, agreed in enumerate([60, 60, 90, 90, *[60] * 14], 1):
+        average.observe(HeldOut(predicted=[50, 50], labelled=[50, 50], agreed=agreed), index)
+    trust = [found.trust for index in range(3, 21) if (found := average.before(index))]
+    assert min(trust) == 0.0
+    assert trust[-3:] == [1.0] * 3
+
+
+def test_agreements_with_different_samples_are_not_compared() -> None:
+    """A site whose labels are cleaner than those of the others leaves: the model is as good as before."""
+    average = HeldOutAverage()
+    for index in range(1, 4):
+        rated = HeldOut(predicted=[50, 50], labelled=[50, 50], agreed=90, noise_rate=0.1)
+        average.observe(rated, index)
+    average.observe(HeldOut(predicted=[10, 20], labelled=[15, 15], agreed=18), 4)
+    found = average.before(6)
+    assert found is not None
+    assert found.trust == 1.0
+    assert found.rate is None
+
+
 def test_true_labels_do_not_influence_training() -> None:
     average = HeldOutAverage()
     average.observe(HeldOut(predicted=GOOD, labelled=GOOD), 1)

@@ -29,7 +29,7 @@ class HeldOutEstimate:
     Attributes:
         rate: the share of wrong labels; None if there are too few samples.
         deviation: the standard deviation of that share.
-        trust: 1, or less if the model's agreement with these labels has fallen from its highest value, down to 0.
+        trust: 1, or less if the model's agreement with these labels has fallen in the last ten evaluations, down to 0.
     """
 
     rate: float | None

@@ -155,7 +155,7 @@ def _call_superlink(call: Callable[[], T]) -> T:
         return call()
     except httpx.HTTPError as error:
         if isinstance(error, httpx.HTTPStatusError) and error.response.status_code in RUN_IS_OVER:
-            problem = "Flower's SuperLink counts the run as over: this program was suspended for a minute, or longer."
+            problem = "Flower's SuperLink counts the run as over: perhaps this program was suspended for a minute."
             raise UserError(problem, _RESUME) from error
         problem = f"The SuperLink on this machine does not answer ({error or type(error).__name__})."
         raise UserError(problem, _RESUME) from error

@@ -93,11 +93,12 @@ class Stragglers:
         """Record that a site answered in a round."""
         if client in self._times:
             self._answered.setdefault(client, set()).add(index)
-            if len(self._answered[client] - self._late.get(client, set())) > _WINDOW:
+            if len(self._answered[client] - self._late.get(client, set())) >= _WINDOW:
                 del self._times[client], self._answered[client]
 
     def is_too_late(self, client: int, index: int) -> bool:
         """Record that a site was late in a round, and return whether it is set aside because of that."""
+        self._answered.get(client, set()).discard(index)  # it may have answered an earlier exchange of this round
         asked = self._asked.get(client, [])
         late = self._late[client] = {*self._late.get(client, set()), index} & set(asked)
         in_a_row = len(late) >= PATIENCE and late.issuperset(asked[-PATIENCE:])

@@ -174,7 +174,7 @@ class SiteNode:
         return FleetConnection(self.server, self.credentials.ca.read_bytes(), key)
 
     def _deactivate_old_node(self, connection: FleetConnection) -> None:
-        """Deactivate the node of a killed process, which Flower would list as connected for another minute."""
+        """Deactivate the node of a killed process, which Flower would list as connected for half a minute."""
         node_file = self.home / "node"
         if self.credentials is not None and node_file.is_file():
             with suppress(ValueError):

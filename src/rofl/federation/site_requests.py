@@ -152,7 +152,8 @@ class SiteRequests:
         """
         registry, rounds = self.registry, {client: request_round(each) for client, each in requests.items()}
         for client, request in requests.items():
-            registry.stragglers.ask(client, rounds[client])
+            if rounds[client]:  # only requests of a round count
+                registry.stragglers.ask(client, rounds[client])
             asked = {"kind": kind, "site": registry.name(client), "round": rounds[client]}
             registry.log.write("asked", **asked, masked="masks" in request)
         for client, reply in send_and_receive(registry.grid, kind, requests, nodes, self._refresh_nodes, self.timeout):
@@ -164,7 +165,8 @@ class SiteRequests:
                     registry.note_late(client, rounds[client])
                 registry.log.write("failed", **answered, reason=reply)
             else:
-                registry.stragglers.answer(client, rounds[client])
+                if rounds[client]:
+                    registry.stragglers.answer(client, rounds[client])
                 registry.log.write("received", **answered, **describe_received(reply))
                 vote = get_vote(reply) if kind == "evaluate" else None
                 if vote is not None:

@@ -43,7 +43,7 @@ class ServerState:
 
     model: Tensors  # weights and running statistics, by the names of `Network.state_dict`
     aux: Tensors = field(default_factory=dict)  # rofl: centroids (K, d)
-    kept: Tensors = field(default_factory=dict)  # never sent to a client: `momentum/<name>`, `average/<name>`
+    kept: Tensors = field(default_factory=dict)  # never sent to a client: `momentum/<name>`, `noise/<name>`
 
     def evaluated(self) -> "ServerState":
         """Return the state for evaluation, audit and saving: averaged over rounds, if the server averages."""

@@ -36,8 +36,9 @@ _MANY = 400  # samples; of fewer, the share of sure ones is uncertain, and less 
 _ROUNDING = 2**-7  # relative rounding of evidence in transit, as bfloat16 and twice over
 _SLACK = 0.1  # tolerance of the bounds of evidence, for the rest of the rounding
 JUDGES = (1.0, 0.5, 0.0)  # weight of the classifier in each judge; the centroids have the rest
-_NAMES = ("matrix", "pattern", "counts", "confusion", "prior", "numbers")  # of the fields
-_PREFIX = "noise/"  # of their keys in `aux`
+_NAMES = ("matrix", "pattern", "prior", "numbers")  # of the fields that are broadcast
+_KEPT = ("counts", "confusion")  # of the fields that stay at the server
+_PREFIX = "noise/"  # of their keys in `aux` and `kept`
 _TEMPERATURE, _BELIEF, _GAP, _WEIGHT, _RATE, _HIGHEST, _ACCURACY, _JUDGE = range(8)  # indices in `noise/numbers`
 _HELD_OUT, _DEVIATION = 8, 9  # the rate of held-out labels and its standard deviation
 _TRUST = 10  # 1, or less if the agreement with held-out labels has fallen
@@ -127,13 +128,13 @@ def scale_rate(matrix: Tensor, rate: float) -> Tensor:
 class NoiseModel:
     """The noise model that the server broadcasts in `aux`, and its update from the sums of a round."""
 
-    matrix: Tensor  # (K, K) Q, estimated from the labels of the last round
+    matrix: Tensor  # (K, K) Q, estimated from `counts`
     pattern: Tensor  # (K, K) distribution of the wrong labels of a predicted class over the others; rows sum to 1
-    counts: Tensor  # (K, K) probable classes by label, summed over clients; earlier rounds count less
-    confusion: Tensor  # (K, K) predicted classes by label, likewise
     prior: Tensor  # (K,) the share of each label over all clients; zeros before the first round
     numbers: Tensor  # (11,) temperature, belief, gap, samples of the last round, rate, highest rate, accuracy, judge,
     # rate of held-out labels and its standard deviation, trust
+    counts: Tensor  # (K, K) probable classes by label, summed over clients; earlier rounds count less; never broadcast
+    confusion: Tensor  # (K, K) predicted classes by label, likewise
 
     @staticmethod
     def initial(classes: int) -> "NoiseModel":
@@ -145,16 +146,27 @@ class NoiseModel:
         first = noise.symmetric(classes, _FIRST_RATE).float()
         none = torch.zeros(classes, classes)
         pattern = noise_posterior.flat_pattern(classes).float()
-        return NoiseModel(first, pattern, none, none.clone(), torch.zeros(classes), numbers)
+        return NoiseModel(first, pattern, torch.zeros(classes), numbers, none, none.clone())
 
     @staticmethod
-    def read(aux: Tensors) -> "NoiseModel":
-        """Return the model stored in the `aux` of a server state."""
-        return NoiseModel(**{name: aux[_PREFIX + name] for name in _NAMES})
+    def read(aux: Tensors, kept: Tensors | None = None) -> "NoiseModel":
+        """Return the model stored in a server state; at a client, without the counts of earlier rounds.
+
+        Args:
+            aux: of the server state.
+            kept: of the server state; None or empty at a client.
+        """
+        stored = {name: aux[_PREFIX + name] for name in _NAMES}
+        none = torch.zeros_like(stored["matrix"])
+        return NoiseModel(**stored, **{name: (kept or {}).get(_PREFIX + name, none) for name in _KEPT})
 
     def tensors(self) -> Tensors:
         """Return the entries of `aux` for this model."""
         return {_PREFIX + name: getattr(self, name) for name in _NAMES}
+
+    def kept(self) -> Tensors:
+        """Return the entries of `kept` for this model."""
+        return {_PREFIX + name: getattr(self, name) for name in _KEPT}
 
     @staticmethod
     def zero_sums(classes: int) -> Tensors:
@@ -336,8 +348,8 @@ class NoiseModel:
         counts, confusion = (sums[name].double().clamp(min=0) for name in ("fit/counts", "fit/confusion"))
         if judged < 1 or float(counts.sum()) < 1:  # the first round, which has no predictions
             return replace(self, prior=prior, numbers=numbers)
-        kept = max(0.0, 1 - float(sums["fit/clients"]) / clients) if clients else 0.0
-        counts, confusion = kept * self.counts + counts, kept * self.confusion + confusion
+        share = max(0.0, 1 - float(sums["fit/clients"]) / clients) if clients else 0.0  # of earlier rounds
+        counts, confusion = share * self.counts + counts, share * self.confusion + confusion
         judge = int(sums["fit/rate"].flatten(1).amax(dim=1).argmax())  # the judge that explains the given labels best
         place = noise_fit.best_temperature(sums["fit/temperature"][judge])
         doubt = _DOUBT * min(1.0, judged / _MANY)
@@ -360,4 +372,4 @@ class NoiseModel:
         matrix = torch.lerp(noise_posterior.noise_matrix(counts, _MAX_RATE), flat, _MIX)
         dtype = self.matrix.dtype
         pattern = noise_posterior.noise_pattern(confusion).to(dtype)
-        return NoiseModel(matrix.to(dtype), pattern, counts.to(dtype), confusion.to(dtype), prior, numbers)
+        return NoiseModel(matrix.to(dtype), pattern, prior, numbers, counts.to(dtype), confusion.to(dtype))

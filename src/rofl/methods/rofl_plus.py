@@ -169,7 +169,10 @@ class RoflPlus(Rofl):
     def init(self, net: Network) -> ServerState:
         """Return the state of `Rofl` with the initial noise model, whose belief is 0."""
         state = super().init(net)
-        return replace(state, aux=state.aux | NoiseModel.initial(net.classes).tensors()) if self._goes_beyond else state
+        if not self._goes_beyond:
+            return state
+        noise_model = NoiseModel.initial(net.classes)
+        return replace(state, aux=state.aux | noise_model.tensors(), kept=state.kept | noise_model.kept())
 
     def zero_update(self, server_state: ServerState) -> Update:
         """Return the zero sums of `Rofl` and of the evidence about the noise."""
@@ -265,8 +268,9 @@ class RoflPlus(Rofl):
             return state
         step = self._server_step(server_state, ctx)
         model = {name: torch.lerp(old, state.model[name], step) for name, old in server_state.model.items()}
-        noise_model = NoiseModel.read(server_state.aux).updated(total.aux, total.weight, self.caution, self.clients)
-        return ServerState(model, state.aux | noise_model.tensors())
+        before = NoiseModel.read(server_state.aux, server_state.kept)
+        noise_model = before.updated(total.aux, total.weight, self.caution, self.clients)
+        return ServerState(model, state.aux | noise_model.tensors(), noise_model.kept())
 
     def held_out_pattern(self, server_state: ServerState) -> Tensor | None:
         """Return the pattern of wrong labels (K, K) of the noise model."""

@@ -1,6 +1,7 @@
 """Evaluations of a model between rounds, as counts that need no true labels."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from rofl.core.held_out_fit import HeldOutEstimate, HeldOutSums
 
 _STEPS = 2**12  # to which a rate of wrong labels is rounded
+_WINDOW = 10  # evaluations; a lie about the agreement is forgotten after as many
 _LEAST_ERROR = 0.03  # of an agreement; it varies as much between rounds of a good run
 _MIN_SAMPLES = 50  # with fewer, the rate of their wrong labels is too uncertain for training to depend on it
 
@@ -56,8 +58,8 @@ class HeldOutAverage:
 
     def __init__(self) -> None:
         self._rate: tuple[float, float] | None = None  # share of wrong labels and its standard deviation
-        self._agreement: float | None = None
-        self._highest = 0.0  # agreement so far
+        self._agreements = deque[float](maxlen=_WINDOW)  # averaged, the newest last
+        self._labelled: list[int] = []  # of the last evaluation
         self._found: dict[int, HeldOutEstimate] = {}  # by round
 
     def observe(self, held_out: HeldOut, index: int) -> None:
@@ -65,14 +67,19 @@ class HeldOutAverage:
         newest = held_out.agreement
         if newest is None:
             return
+        if held_out.labelled != self._labelled:  # other samples, whose agreement cannot be compared
+            self._agreements.clear()
+            self._labelled = held_out.labelled
+            if held_out.noise_rate is None:
+                self._rate = None
         if held_out.noise_rate is not None:
             rate, deviation = held_out.noise_rate, held_out.noise_deviation
             before = self._rate or (rate, deviation)
             self._rate = fmean([before[0], rate]), fmean([before[1], deviation])
-        agreement = self._agreement = newest if self._agreement is None else fmean([self._agreement, newest])
-        self._highest = max(self._highest, agreement)
+        agreement = fmean([*list(self._agreements)[-1:], newest])
+        self._agreements.append(agreement)
         error = math.sqrt(agreement * (1 - agreement) / held_out.samples)
-        trust = min(1.0, max(0.0, 2 - (self._highest - agreement) / max(error, _LEAST_ERROR)))
+        trust = min(1.0, max(0.0, 2 - (max(self._agreements) - agreement) / max(error, _LEAST_ERROR)))
         share, spread = self._rate or (None, 0.0)
         self._found[index] = HeldOutEstimate(share, spread, trust)
 

@@ -40,7 +40,8 @@ def load_or_init(folder: RunDir, experiment: Experiment, network: NetworkSpec) -
     saved, expected = start.server_state, fresh.server_state
     problem = check_like(flatten_state(saved), flatten_state(expected)) or check_like(saved.kept, expected.kept)
     if problem:
-        raise UserError(f"The checkpoint of {folder.path} does not fit its config.toml: {problem}.", "a new run")
+        sentence = f"The checkpoint of {folder.path} is of another version of rofl, or of other settings: {problem}."
+        raise UserError(sentence, "the version that began the run, or a new run")
     return start
 
 

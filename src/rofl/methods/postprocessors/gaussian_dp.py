@@ -1,7 +1,7 @@
 """Differential privacy for clients, after McMahan et al. 2018, arXiv 1710.06963."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -62,9 +62,10 @@ class GaussianDP(Postprocessor):
         self, server_state: ServerState, total: Update, ctx: RoundContext, server_step: ServerStep
     ) -> ServerState:
         """Return the server state plus the mean change; the method's own step was taken on the clients."""
-        return ServerState(
-            _add_mean(server_state.model, total.model, total.weight),
-            _add_mean(server_state.aux, total.aux, total.weight),
+        return replace(
+            server_state,
+            model=_add_mean(server_state.model, total.model, total.weight),
+            aux=_add_mean(server_state.aux, total.aux, total.weight),
         )
 
     def opened(self, total: Update) -> None:

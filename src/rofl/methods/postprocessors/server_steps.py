@@ -34,7 +34,7 @@ class ServerMomentum(Postprocessor):
     ) -> ServerState:
         """Return the state after the method's step, with the weights moved by the momentum instead."""
         stepped = server_step(server_state, total, ctx)
-        kept, model = dict(server_state.kept), dict(stepped.model)
+        kept, model = {**server_state.kept, **stepped.kept}, dict(stepped.model)
         for name, old in server_state.model.items():
             key = f"{_MOMENTUM}{name}"
             if key in kept:
