@@ -82,7 +82,18 @@ def test_a_dry_run_lists_facts_arrays_and_sums(scans: Path) -> None:
     assert set(outgoing.info.fields()) == facts
     assert set(outgoing.tensors) == {"model", "aux"}
     evidence = {
-        f"fit/{name}" for name in ("temperature", "rate", "confidence", "counts", "confusion", "labels", "agreement")
+        f"fit/{name}"
+        for name in (
+            "temperature",
+            "rate",
+            "confidence",
+            "sure",
+            "counts",
+            "confusion",
+            "labels",
+            "clients",
+            "agreement",
+        )
     }
     assert set(outgoing.tensors["aux"]) == {"centroids", "similarity", "doubt", "bounds/norms"} | evidence
     assert outgoing.sums["weight"] == 24
@@ -120,7 +131,7 @@ def test_the_coordinator_cannot_name_files_of_a_site(scans: Path, tmp_path: Path
 
 def test_two_programs_are_not_the_same_site(tmp_path: Path) -> None:
     lock = partial(exclusive, tmp_path / "run", "rofl join")
-    with lock(), pytest.raises(UserError, match="Another rofl join is at work"), lock():
+    with lock(), pytest.raises(UserError, match="Another rofl join is using"), lock():
         pass
     with lock():  # free again
         pass

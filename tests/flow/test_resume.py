@@ -368,5 +368,5 @@ def test_settings_that_do_not_fit_the_checkpoint_are_the_users_to_mend(stopped: 
     text = settings.read_text()
     width = next(line for line in text.splitlines() if line.startswith("width"))
     settings.write_text(text.replace(width, "width = 0.75"))
-    with pytest.raises(UserError, match="does not fit"):
+    with pytest.raises(UserError, match="of other settings"):
         rofl.resume(stopped, workers=0)

@@ -147,7 +147,7 @@ def test_a_cell_whose_process_is_killed_is_told_and_the_others_go_on(tmp_path: P
 def test_two_commands_do_not_write_into_one_anothers_cells(tmp_path: Path) -> None:
     with open(tmp_path / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with pytest.raises(rofl.UserError, match="Another rofl reproduce or rofl benchmark is at work"):
+        with pytest.raises(rofl.UserError, match="Another rofl reproduce or rofl benchmark is using"):
             run_cells(FEW, RunCache(tmp_path), 1, workers=0)
     assert not list(tmp_path.glob("*/config.toml"))
 

@@ -89,7 +89,7 @@ def sure_samples(probabilities: Tensor) -> Tensor:
         probabilities: (T, n, K) at all temperatures.
 
     >>> sure_samples(at_all_temperatures(torch.tensor([[0.9, 0.1], [0.6, 0.4]]).log()))[[0, 4]].round(decimals=2)
-    tensor([1.0000, 0.0000], dtype=torch.float64)
+    tensor([1., 0.], dtype=torch.float64)
     """
     return ((probabilities.amax(dim=2) - _HALF_SURE) / (1 - _HALF_SURE)).clamp(min=0).sum(dim=1)
 
